@@ -1,7 +1,5 @@
 """What pytest needs before any test: the hypothesis profile and where the golden data is."""
 
-from __future__ import annotations
-
 import gc
 import os
 import warnings

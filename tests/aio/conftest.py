@@ -1,7 +1,5 @@
 """Tests of this folder may be coroutines: each runs in an event loop of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 

@@ -1,7 +1,5 @@
 """Files in an event loop: the same batches and the same requests as the blocking reader, from every kind of store."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import io

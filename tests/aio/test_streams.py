@@ -1,7 +1,5 @@
 """Streams in an event loop: sources of all kinds, back-pressure, cancellation, and what stays off the loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

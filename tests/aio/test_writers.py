@@ -1,7 +1,5 @@
 """Writing in an event loop: the same bytes as the blocking writer, in pieces, and only as fast as they are taken."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every test of this folder gives back what it was lent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

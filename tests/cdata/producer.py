@@ -1,7 +1,5 @@
 """A producer of Arrow C structs that says whatever it is told to, and counts how often it gets them back."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Hand-over through the Arrow PyCapsule interface: to the libraries people use, and struct by struct."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import gc
@@ -74,20 +72,12 @@ def test_device_arrays(rich: Any) -> None:
 def test_requested_schemas_are_ignored() -> None:
     batch = numbers([1, 2])
     wish = pa.schema([("c0", pa.string())]).__arrow_c_schema__()
-    assert pa.record_batch(_Pair(batch.__arrow_c_array__(wish))).column(0).type == pa.int64()
-    assert pa.array(_Pair(batch["c0"].__arrow_c_array__(wish))).type == pa.int64()
+    assert pa.RecordBatch._import_from_c_capsule(*batch.__arrow_c_array__(wish)).column(0).type == pa.int64()
+    assert pa.Array._import_from_c_capsule(*batch["c0"].__arrow_c_array__(wish)).type == pa.int64()
     assert peek(wish, CSchema).release is not None
     for call in (batch.__arrow_c_array__, batch["c0"].__arrow_c_array__, batch.__arrow_c_stream__):
         with pytest.raises(ipc.UsageError, match="arrow_schema"):
             call("int64")
-
-
-class _Pair:
-    def __init__(self, pair: Any) -> None:
-        self._pair = pair
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
-        return self._pair
 
 
 def test_a_nul_in_a_name_or_a_timezone_is_refused_by_name() -> None:

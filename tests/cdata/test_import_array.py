@@ -1,7 +1,5 @@
 """Import over the Arrow C interfaces: what other libraries have, and when they get it back."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Iterator

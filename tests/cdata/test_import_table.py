@@ -1,7 +1,5 @@
 """Tables taken column by column: the batches are those of the table's own stream, whatever the chunks are."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import random

@@ -1,7 +1,5 @@
 """Other libraries take what we hand over, whole and in part, and hand it back as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Format checklist 61-89: nodes, buffers, lengths, nulls, offsets, views, unions and run ends of batches."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Format checklist 105-113: compressed bodies, their claims, and what bounds them."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

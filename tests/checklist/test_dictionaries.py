@@ -1,7 +1,5 @@
 """Format checklist 90-104: dictionary ids, order, deltas, replacements, nesting and indices."""
 
-from __future__ import annotations
-
 import pytest
 from helpers import drive, forge
 from helpers.drive import read_file, read_stream, refuse_at_every_level, refuse_file, refuse_stream, refuse_values

@@ -1,7 +1,5 @@
 """Format checklist 114-117: big-endian bodies are swapped by type, once, and framing never is."""
 
-from __future__ import annotations
-
 import datetime as dt
 import struct
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Format checklist 42-60: magic, footer, blocks, and dictionaries of files."""
 
-from __future__ import annotations
-
 import pytest
 from helpers import drive, forge
 from helpers.drive import read_file, read_stream, refuse_file, refuse_stream

@@ -1,7 +1,5 @@
 """Format checklist 21-29: no word of the metadata is trusted, whatever it claims."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

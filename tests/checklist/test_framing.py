@@ -1,7 +1,5 @@
 """Format checklist 1-20: prefixes, ends of streams, versions, kinds and order of messages, metadata."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import struct

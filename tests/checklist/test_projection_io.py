@@ -1,7 +1,5 @@
 """Format checklist 118-122: columns that are not asked for, and sources that are not bytes."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import random

@@ -1,7 +1,5 @@
 """Format checklist 30-41: the parameters of types, their defaults and children, what a schema keeps."""
 
-from __future__ import annotations
-
 import datetime as dt
 from decimal import Decimal
 

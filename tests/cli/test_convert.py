@@ -1,7 +1,5 @@
 """The commands that write: what comes out holds the same rows, and nothing is overwritten by surprise."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -11,10 +9,11 @@ from pathlib import Path
 
 import pyarrow.csv as csv
 import pytest
+from helpers.arrays import stored
 from helpers.terminal import COMMAND, environment, run, run_binary, shell
 
 import arrowipc as ipc
-from arrowipc.types import dictionary, field, float64, int32, int64, list_, utf8
+from arrowipc.types import dictionary, field, int32, int64, utf8
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -31,17 +30,16 @@ def rows_of(path: Path) -> list[dict[str, object]]:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("convert")
-    for name, begin in (("a.arrow", ipc.new_file), ("a.arrows", ipc.new_stream)):
-        with begin(folder / name, SCHEMA, compression="lz4") as writer:
-            for start in (0, 30):
-                numbers = range(start, min(start + 30, ROWS))
-                writer.write(
-                    {
-                        "id": list(numbers),
-                        "word": [None if i % 7 == 0 else f"word {i % 5}" for i in numbers],
-                        "kind": [f"k{i % 3}" for i in range(len(numbers))],
-                    }
-                )
+    parts = [
+        {
+            "id": list(numbers),
+            "word": [None if i % 7 == 0 else f"word {i % 5}" for i in numbers],
+            "kind": [f"k{i % 3}" for i in range(len(numbers))],
+        }
+        for numbers in (range(30), range(30, ROWS))
+    ]
+    for name in ("a.arrow", "a.arrows"):
+        stored(folder / name, parts, SCHEMA, compression="lz4")
     return folder
 
 
@@ -125,9 +123,7 @@ def test_what_cannot_be_read_to_its_end_leaves_the_old_target(data, tmp_path):
         assert "arrowipc recover" in done.err
         assert target.read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.arrows", "target.arrow"]
-    other = tmp_path / "other.arrow"
-    with ipc.new_file(other, ipc.Schema([field("x", float64())])) as writer:
-        writer.write({"x": [1.0]})
+    other = stored(tmp_path / "other.arrow", {"x": [1.0]})
     refused = run("cat", data / "a.arrow", other, "-o", target, "--force")
     assert refused.code == 2
     assert f"{other}: its schema differs from that of" in refused.err
@@ -135,10 +131,7 @@ def test_what_cannot_be_read_to_its_end_leaves_the_old_target(data, tmp_path):
 
 def test_what_a_format_cannot_hold_is_said_with_the_name(data, tmp_path):
     pytest.importorskip("pyarrow")
-    source = tmp_path / "lists.arrow"
-    with ipc.new_file(source, ipc.Schema([field("x", list_(int32()))])) as writer:
-        writer.write({"x": [[1]]})
-    done = run("convert", source, tmp_path / "x.csv")
+    done = run("convert", stored(tmp_path / "lists.arrow", {"x": [[1]]}), tmp_path / "x.csv")
     assert done.code == 4
     assert "x.csv" in done.err
     assert not (tmp_path / "x.csv").exists()
@@ -161,10 +154,7 @@ def test_differences_are_found_and_equal_sources_are_equal(data, tmp_path):
     rows[31]["word"] = "another"
     rows[49]["id"] = -1
     del rows[40:42]
-    other = tmp_path / "other.arrow"
-    columns = {name: [row[name] for row in rows] for name in SCHEMA.names}
-    with ipc.new_file(other, SCHEMA) as writer:
-        writer.write(columns)
+    other = stored(tmp_path / "other.arrow", {name: [row[name] for row in rows] for name in SCHEMA.names}, SCHEMA)
     found = run("diff", data / "a.arrow", other, "--json", "-n", 1)
     assert found.code == 1
     assert found.json["differences"] == [{"row": 31, "column": "word", "left": "word 1", "right": "another"}]
@@ -314,8 +304,7 @@ def test_what_appears_while_a_command_writes_is_not_overwritten(tmp_path):
     """Both stay, also where --force allowed to overwrite what was there before."""
     batch = ipc.RecordBatch.from_pydict({"id": list(range(20))})
     first = len(batch.schema.serialize() + batch.serialize())
-    with ipc.new_stream(tmp_path / "a.arrows", batch.schema) as writer:
-        writer.write([batch, batch])
+    stored(tmp_path / "a.arrows", [batch, batch])
     script = """cd {folder}; {{
     head -c {first} a.arrows
     while ! ls -A | grep -q {name}.*tmp; do sleep 0.01; done

@@ -1,14 +1,11 @@
 """What drives a terminal or turns text around never leaves a command raw, wherever in the data it stands."""
 
-from __future__ import annotations
-
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
-from helpers.arrays import ipc_bytes
-from helpers.terminal import COMMAND, environment, on_terminal, run
+from helpers.arrays import ipc_bytes, stored
+from helpers.terminal import on_terminal, run, run_binary
 
 import arrowipc as ipc
 from arrowipc.types import dictionary, field, int32, list_, map_, struct, timestamp, utf8
@@ -41,12 +38,8 @@ def schema(name: str) -> ipc.Schema:
 
 
 def rows(text: str) -> dict[str, object]:
-    return {
-        name: [value]
-        for name, value in zip(
-            schema(HOSTILE).names, (text, text, {HOSTILE: [{HOSTILE: text}]}, [(text, text)], 5), strict=True
-        )
-    }
+    values = text, text, {HOSTILE: [{HOSTILE: text}]}, [(text, text)], 5
+    return {name: [value] for name, value in zip(schema(HOSTILE).names, values, strict=True)}
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +48,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("hostile")
     for name, text in ((f"{HOSTILE}.arrow", HOSTILE), ("other.arrow", HOSTILE + "b")):
         with ipc.new_file(made / name, schema(HOSTILE), durable=False) as writer:
-            writer.write_batch(
-                ipc.RecordBatch.from_pydict(rows(text), schema(HOSTILE)), custom_metadata={HOSTILE: HOSTILE}
-            )
+            writer.write_batch(ipc.RecordBatch.from_pydict(rows(text), schema(HOSTILE)), {HOSTILE: HOSTILE})
     whole = (made / f"{HOSTILE}.arrow").read_bytes()
     (made / f"torn{HOSTILE}.arrow").write_bytes(whole[: len(whole) * 3 // 4])
-    plain = ipc.Schema([field(HOSTILE, utf8())])
-    with ipc.new_file(made / "plain.arrow", plain, durable=False) as writer:
-        writer.write({HOSTILE: [HOSTILE, "x,y"]})
+    stored(made / "plain.arrow", {HOSTILE: [HOSTILE, "x,y"]})
     return made
 
 
@@ -117,8 +106,7 @@ def test_json_means_what_it_meant(folder):
     assert found["metadata"] == [{"key": HOSTILE, "value": HOSTILE}]
     assert found["fields"][0]["name"] == HOSTILE
     # What is readable stays so.
-    with ipc.new_file(folder / "said.arrow", durable=False) as writer:
-        writer.write({"s": ["ein Wörtchen 語 🙂"]})
+    stored(folder / "said.arrow", {"s": ["ein Wörtchen 語 🙂"]})
     assert '"ein Wörtchen 語 🙂"' in run("head", folder / "said.arrow", "--json").out
 
 
@@ -128,8 +116,7 @@ def test_text_formats_are_escaped_on_a_terminal_and_exact_in_pipes(folder, kind)
     shown = on_terminal("convert", folder / "plain.arrow", "-", "--to", kind)
     assert shown.code == 0
     assert_harmless(shown.out)
-    command = [*COMMAND, "convert", str(folder / "plain.arrow"), "-", "--to", kind]
-    piped = subprocess.run(command, capture_output=True, timeout=120, env=environment()).stdout.decode()
+    piped = run_binary("convert", folder / "plain.arrow", "-", "--to", kind).stdout.decode()
     if kind == "csv":
         assert piped.count(HOSTILE) == 2
     else:

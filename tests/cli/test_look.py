@@ -1,7 +1,6 @@
 """The commands that look: what they print for people and for programs, through pipes and on a terminal."""
 
-from __future__ import annotations
-
+import json
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.arrays import ipc_bytes, stored
 from helpers.terminal import COMMAND, environment, on_terminal, run, run_binary, shell
 
 import arrowipc as ipc
@@ -43,10 +43,8 @@ ROWS = {
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a file and a stream of the same rows, compressed."""
     folder = tmp_path_factory.mktemp("cli")
-    for name, begin in (("a.arrow", ipc.new_file), ("a.arrows", ipc.new_stream)):
-        with begin(folder / name, SCHEMA, compression="zstd") as writer:
-            writer.write(ROWS)
-            writer.write(ROWS)
+    for name in ("a.arrow", "a.arrows"):
+        stored(folder / name, [ROWS, ROWS], SCHEMA, compression="zstd")
     return folder
 
 
@@ -210,11 +208,9 @@ def test_text_on_standard_input_may_be_a_file_or_a_pipe(tmp_path):
 def long_numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Numbers of many digits, in columns of long names."""
     decimals = decimal128(38, 1)
-    path = tmp_path_factory.mktemp("numbers") / "n.arrow"
     schema = ipc.Schema([field("zeros", float64()), field("a rather long name", float64()), field("d", decimals)])
-    with ipc.new_file(path, schema) as writer:
-        writer.write({"zeros": [0.0, 1.0], "a rather long name": [5.897982768843235e17, -0.0], "d": [DIGITS, None]})
-    return path
+    columns = {"zeros": [0.0, 1.0], "a rather long name": [5.897982768843235e17, -0.0], "d": [DIGITS, None]}
+    return stored(tmp_path_factory.mktemp("numbers") / "n.arrow", columns, schema)
 
 
 DIGITS = Decimal("1234567890123456789012345678901234567.8")
@@ -244,8 +240,7 @@ def test_no_number_is_cut_and_no_column_is_left_out_silently(long_numbers, comma
 def test_another_order_of_many_columns_is_shown_where_it_begins(tmp_path):
     names = [f"c{i}" for i in range(30)]
     for name, order in (("a.arrow", names), ("b.arrow", [*names[:28], "c29", "c28"])):
-        with ipc.new_file(tmp_path / name) as writer:
-            writer.write({each: [1] for each in order})
+        stored(tmp_path / name, {each: [1] for each in order})
     (found,) = run("diff", tmp_path / "a.arrow", tmp_path / "b.arrow", "--json").json["schema"]
     assert found == {"column": None, "left": "order: column 28 is 'c28'", "right": "order: column 28 is 'c29'"}
 
@@ -261,9 +256,7 @@ def test_check_gives_a_verdict_for_good_and_bad_and_old(data, tmp_path):
     assert bad.json["verdict"] == "bad"
     assert not any(bad.json["levels"].values())
     assert bad.json["damage"]
-    with ipc.new_stream(tmp_path / "old", SCHEMA, legacy=True, metadata_version="V4") as writer:
-        writer.write(ROWS)
-    old = run("check", "-", "--json", input=(tmp_path / "old").read_bytes())
+    old = run("check", "-", "--json", input=ipc_bytes(ROWS, "stream", SCHEMA, legacy=True, metadata_version="V4"))
     assert old.code == 0
     assert old.json["verdict"] == "good"
 
@@ -271,11 +264,8 @@ def test_check_gives_a_verdict_for_good_and_bad_and_old(data, tmp_path):
 def test_check_tells_what_is_safe_from_what_is_right(tmp_path):
     from arrowipc.types import time32
 
-    batch = ipc.RecordBatch.from_pydict({"t": [1]}, ipc.Schema([field("t", time32("s"))]))
-    sink = bytearray()
-    with ipc.new_stream(sink, batch.schema) as writer:
-        writer.write(batch)
-    at = bytes(sink).rindex((1).to_bytes(8, "little"))
+    sink = bytearray(ipc_bytes({"t": [1]}, "stream", ipc.Schema([field("t", time32("s"))])))
+    at = sink.rindex((1).to_bytes(8, "little"))
     sink[at : at + 4] = (90_000).to_bytes(4, "little")  # later than any time of day
     (tmp_path / "late").write_bytes(sink)
     found = run("check", tmp_path / "late", "--json")
@@ -286,10 +276,8 @@ def test_check_tells_what_is_safe_from_what_is_right(tmp_path):
 
 @pytest.mark.parametrize("command", ["schema", "head", "stat", "messages", "check"])
 def test_nothing_is_something_too(tmp_path, command):
-    with ipc.new_file(tmp_path / "no columns.arrow", ipc.Schema([])):
-        pass
-    with ipc.new_stream(tmp_path / "no rows.arrows", SCHEMA):
-        pass
+    stored(tmp_path / "no columns.arrow", [], ipc.Schema([]))
+    stored(tmp_path / "no rows.arrows", [], SCHEMA)
     for name in ("no columns.arrow", "no rows.arrows"):
         found = run(command, tmp_path / name)
         assert (found.code, found.err) == (0, "")
@@ -297,16 +285,12 @@ def test_nothing_is_something_too(tmp_path, command):
 
 
 def test_names_that_the_terminal_cannot_spell_are_escaped(tmp_path):
-    schema = ipc.Schema([field("\x1b[2J日本", utf8())])
-    with ipc.new_file(tmp_path / "x.arrow", schema) as writer:
-        writer.write({"\x1b[2J日本": ["ß"]})
+    stored(tmp_path / "x.arrow", {"\x1b[2J日本": ["ß"]})
     for command in ("schema", "head", "stat", "messages", "check"):
         done = run_binary(command, tmp_path / "x.arrow", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
         assert (done.returncode, done.stderr) == (0, b"")
         assert b"\x1b" not in done.stdout
     rows = run_binary("head", tmp_path / "x.arrow", "--json", PYTHONIOENCODING="ascii").stdout
-    import json
-
     assert json.loads(rows) == {"\x1b[2J日本": "ß"}
 
 
@@ -328,10 +312,9 @@ def test_check_says_one_thing_of_what_is_no_arrow_data(tmp_path, name):
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Wide characters, and a thousand columns."""
     folder = tmp_path_factory.mktemp("odd")
-    with ipc.new_file(folder / "cjk.arrow") as writer:
-        writer.write({"名前": ["日本語のとても長いテキスト" * 5, None], "n": [1, 2], "city": ["東京", "Oslo"]})
-    with ipc.new_file(folder / "wide.arrow") as writer:
-        writer.write({f"column_{i}": [i] for i in range(1000)})
+    columns = {"名前": ["日本語のとても長いテキスト" * 5, None], "n": [1, 2], "city": ["東京", "Oslo"]}
+    stored(folder / "cjk.arrow", columns)
+    stored(folder / "wide.arrow", {f"column_{i}": [i] for i in range(1000)})
     return folder
 
 
@@ -383,10 +366,9 @@ def page_columns(start: int, count: int) -> dict[str, list[Any]]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compressed file, a stream, a damaged and a torn one."""
     folder = tmp_path_factory.mktemp("browse")
-    for name, begin, codec in (("a.arrow", ipc.new_file, "zstd"), ("a.arrows", ipc.new_stream, None)):
-        with begin(folder / name, PAGE_SCHEMA, compression=codec) as writer:
-            for start in range(0, 2000, 500):
-                writer.write(page_columns(start, 500))
+    for name, codec in (("a.arrow", "zstd"), ("a.arrows", None)):
+        parts = [page_columns(start, 500) for start in range(0, 2000, 500)]
+        stored(folder / name, parts, PAGE_SCHEMA, compression=codec)
     whole = bytearray((folder / "a.arrows").read_bytes())
     (folder / "torn.arrows").write_bytes(whole[: len(whole) * 3 // 4])
     at = whole.index((600).to_bytes(8, "little"))  # within the second batch; its list offsets are behind
@@ -414,14 +396,9 @@ class Page(HTMLParser):
 
 def test_a_page_is_of_bounded_size_for_any_number_of_messages_and_columns(site, tmp_path):
     batch = ipc.RecordBatch.from_pydict({"x": [1, None]}, ipc.Schema([field("x", int32())]))
-    with ipc.new_file(tmp_path / "many.arrow", batch.schema, durable=False) as writer:
-        for _ in range(20_000):
-            writer.write_batch(batch)
-    names = [f"column {i} " + "x" * 300 for i in range(3000)]
-    wide = ipc.Schema([field(name, utf8()) for name in names])
-    with ipc.new_stream(tmp_path / "wide.arrows", wide, durable=False) as writer:
-        writer.write({name: ["long text " * 30] * 200 for name in names})
-    for source in (site / "a.arrow", tmp_path / "many.arrow", tmp_path / "wide.arrows", site / "torn.arrows"):
+    many = stored(tmp_path / "many.arrow", [batch] * 20_000)
+    wide = {f"column {i} " + "x" * 300: ["long text " * 30] * 200 for i in range(3000)}
+    for source in (site / "a.arrow", many, stored(tmp_path / "wide.arrows", wide), site / "torn.arrows"):
         page = tmp_path / "page.html"
         done = run("browse", source, "-o", page, "--force")
         assert (done.code, done.err) == (0, f"written: {page}\n")

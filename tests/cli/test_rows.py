@@ -1,7 +1,5 @@
 """The commands that print rows by their places: of files, streams, folders and pipes."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import subprocess
@@ -10,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.arrays import stored
 from helpers.terminal import COMMAND, environment, run, shell
 
 import arrowipc as ipc
@@ -30,15 +29,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file and a stream of 40 rows in four batches with statistics, and a folder of two such files."""
     folder = tmp_path_factory.mktemp("rows")
     (folder / "days").mkdir()
-    for name, begin, first in (
-        ("a.arrow", ipc.new_file, 0),
-        ("a.arrows", ipc.new_stream, 0),
-        ("days/1.arrow", ipc.new_file, 0),
-        ("days/2.arrow", ipc.new_file, 40),
-    ):
-        with begin(folder / name, SCHEMA, statistics=True) as writer:
-            for start in range(first, first + 40, 10):
-                writer.write(columns(start, 10))
+    for name, first in (("a.arrow", 0), ("a.arrows", 0), ("days/1.arrow", 0), ("days/2.arrow", 40)):
+        parts = [columns(start, 10) for start in range(first, first + 40, 10)]
+        stored(folder / name, parts, SCHEMA, statistics=True)
     return folder
 
 
@@ -181,8 +174,9 @@ def test_conditions_find_exactly_the_rows_that_meet_them(data, name, monkeypatch
 
 
 def test_files_of_several_schemas_become_one(data, tmp_path):
-    with ipc.new_stream(tmp_path / "b.arrows", ipc.Schema([field("id", int32()), field("more", utf8())])) as writer:
-        writer.write({"id": [-1], "more": ["x"]})
+    stored(
+        tmp_path / "b.arrows", {"id": [-1], "more": ["x"]}, ipc.Schema([field("id", int32()), field("more", utf8())])
+    )
     done = run("cat", "--merge", data / "a.arrow", tmp_path / "b.arrows", "-o", tmp_path / "m.arrow")
     assert (done.code, done.err) == (0, f"{tmp_path}/m.arrow: 41 rows in 5 batches\n")
     rows = ipc.open(tmp_path / "m.arrow").read_all().to_pylist()

@@ -1,7 +1,5 @@
 """Batches whose structure is sound and whose contents are broken, which only ``validate="none"`` lets through."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from helpers import forge

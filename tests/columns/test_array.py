@@ -1,7 +1,5 @@
 """Batches and arrays as objects: access, slices, children, buffers, equality, and what keeps what alive."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 

@@ -1,7 +1,5 @@
 """Appending: batches put together hold all their rows, snapshots never change, and the cost is linear."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

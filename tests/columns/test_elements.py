@@ -1,7 +1,5 @@
 """Python values of arrays: pyarrow's where both mean the same, and none from broken contents."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 import gc

@@ -1,7 +1,5 @@
 """Values of extension types as what they mean in Python, anywhere in a column, and only when asked (issue 23)."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import struct

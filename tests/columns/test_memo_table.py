@@ -1,7 +1,5 @@
 """Tables of distinct values: each value numbered by its first occurrence, whatever its type."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

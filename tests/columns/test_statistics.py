@@ -1,7 +1,5 @@
 """Statistics of batches: what they say is true of the rows, and they survive the metadata of a message."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Rows and columns in hand: what is taken, cut, chosen, renamed and added is what Python's lists say (issue 23)."""
 
-from __future__ import annotations
-
 import gc
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Truncating: the same rows, in exactly the bytes that they need, in place wherever the format allows it."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import struct

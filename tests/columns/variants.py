@@ -1,7 +1,5 @@
 """Variants of Parquet, encoded plainly: the oracle of what `arrowipc.columns.extensions` reads; and extension types."""
 
-from __future__ import annotations
-
 import datetime as dt
 import struct
 from decimal import Decimal

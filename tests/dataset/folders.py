@@ -1,7 +1,5 @@
 """Folders of small files for tests of data sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

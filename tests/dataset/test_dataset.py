@@ -1,7 +1,5 @@
 """Data sets: their files and keys, the order of batches, rows by number, and files that are not as they should be."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gc
 import os

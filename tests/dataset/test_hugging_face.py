@@ -1,7 +1,5 @@
 """Files that Hugging Face's `datasets` writes give the rows that it gives itself."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

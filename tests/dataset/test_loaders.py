@@ -1,7 +1,5 @@
 """torch's DataLoader takes samples and batches of a RowDataset, in this process and in workers of both kinds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

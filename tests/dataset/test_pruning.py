@@ -1,7 +1,5 @@
 """Pruning by statistics: a batch with a row that passes a filter is kept. (tests/laws say which rows pass.)"""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import random

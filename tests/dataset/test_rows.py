@@ -1,7 +1,5 @@
 """Rows as training data take them: whatever the way, they are those that reading everything gives."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Data sets in polars and DuckDB: the same rows as by their own reading, of no more batches than are needed."""
 
-from __future__ import annotations
-
 import datetime as dt
 import operator
 import random
@@ -59,11 +57,11 @@ class Counted:
     def __init__(self, dataset: Any, log: list[Any]) -> None:
         self.dataset, self.log, self.schema = dataset, log, dataset.schema
 
-    def select(self, columns: Any) -> Counted:
+    def select(self, columns: Any) -> "Counted":
         self.log.append(("select", columns))
         return Counted(self.dataset.select(columns), self.log)
 
-    def prune(self, filter_: Any) -> Counted:
+    def prune(self, filter_: Any) -> "Counted":
         self.log.append(("filter", filter_))
         return Counted(self.dataset.prune(filter_), self.log)
 

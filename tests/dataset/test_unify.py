@@ -1,7 +1,5 @@
 """One schema of many: promotions value for value as pyarrow casts them, and errors that name file and column."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -3,8 +3,6 @@
 Run as ``python cpp_client.py PROGRAM IDENT METADATA_URI DATA_URI``.
 """
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

@@ -3,15 +3,15 @@
 Run as ``python -m dissociated.lent_memory ROLE ...`` for the latter; they say on standard output how far they are.
 """
 
-from __future__ import annotations
-
+import contextlib
 import fcntl
 import os
 import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from subprocess import Popen
 from typing import Any, NamedTuple
 
 from dissociated.peers import socket_pair, until
@@ -119,7 +119,7 @@ class ForgedServer:
         self.number = 0
         self.send(self.messages[0])
 
-    def __enter__(self) -> ForgedServer:
+    def __enter__(self) -> "ForgedServer":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -276,7 +276,7 @@ class FreeingClient:
         self.bodies: list[tuple[int, Any]] = []
         self.connection.send(WANT_DATA, [b"x"])
 
-    def __enter__(self) -> FreeingClient:
+    def __enter__(self) -> "FreeingClient":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -307,35 +307,20 @@ class FreeingClient:
 # -- processes -----------------------------------------------------------------------------------------------
 
 
-class Process:
-    """A process of this module, which can be asked for what it says and be killed."""
+@contextlib.contextmanager
+def process(*arguments: object) -> Iterator[Popen[str]]:
+    """A process of this module, which is killed in the end."""
+    with start("-m", "dissociated.lent_memory", *arguments) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
-    def __init__(self, *arguments: object) -> None:
-        self.process = start("-m", "dissociated.lent_memory", *arguments)
 
-    def says(self) -> str:
-        """The next line; the empty one says that it is gone."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def hears(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def kill(self) -> None:
-        """End it with SIGKILL, and wait until it is gone."""
-        self.process.kill()
-        self.process.wait(PATIENCE)
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                stream.close()
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.kill()
+def says(child: Popen[str]) -> str:
+    """The next line of a process; the empty one says that it is gone."""
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
 
 
 def numbered(count: int, rows: int) -> list[ipc.RecordBatch]:

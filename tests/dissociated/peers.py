@@ -3,8 +3,6 @@
 The bytes of the protocol are made here a second time, from the text of the specification.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import itertools
@@ -28,6 +26,7 @@ from arrowipc.dissociated import protocol, schemes
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import Connection, Frame
 from arrowipc.dissociated.link import Link
+from arrowipc.dissociated.protocol import Arrival, Incoming
 from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.read.stream_decoder import StreamDecoder
 
@@ -86,6 +85,18 @@ def numbers(count: int = 3, batches: int = 1) -> pa.Table:
         [pa.record_batch([pa.array(r, pa.int64()), pa.array(map(str, r), pa.string())], schema=schema) for r in made],
         schema,
     )
+
+
+def take_in(incoming: Incoming, sent: Iterable[tuple[int | None, Any]]) -> list[Arrival]:
+    """What can be taken after each of these messages arrived."""
+    found: list[Arrival] = []
+    for tag, data in sent:
+        if tag is None:
+            incoming.receive_metadata(data)
+        else:
+            incoming.receive_body(tag, data)
+        found += iter(incoming.take, None)
+    return found
 
 
 def words() -> list[pa.RecordBatch]:
@@ -320,15 +331,14 @@ def ours() -> set[threading.Thread]:
 
 
 @contextlib.contextmanager
-def nothing_left() -> Iterator[None]:
-    """Whatever happens inside leaves no descriptor and no thread behind, a moment later at the latest."""
-    before, running = descriptors(), ours()
+def nothing_left(held: Callable[[], tuple[int, ...]] = lambda: (len(descriptors()),)) -> Iterator[None]:
+    """Whatever happens inside leaves no thread behind and no more of what is counted, a moment later at the latest."""
+    before, running, known = held(), ours(), descriptors()
     yield
-    left: dict[str, str] = {}
-    for _ in range(60):
-        left = {name: what for name, what in descriptors().items() if before.get(name) != what}
-        if len(descriptors()) <= len(before) and not ours() - running:
+    for _ in range(100):
+        if all(now <= then for now, then in zip(held(), before, strict=True)) and not ours() - running:
             return
         gc.collect()
         time.sleep(0.05)
-    raise AssertionError(f"left behind: {left}, {ours() - running}")
+    left = {name: what for name, what in descriptors().items() if known.get(name) != what}
+    raise AssertionError(f"left behind: {held()} after {before}, {left}, {ours() - running}")

@@ -3,8 +3,6 @@
 What is gone is never used again.
 """
 
-from __future__ import annotations
-
 import gc
 import mmap
 import os
@@ -169,15 +167,11 @@ def test_small_bodies_are_sent_unless_they_are_held():
 
 
 def test_sizes_of_arenas_are_checked():
-    for options in (
-        {"capacity": -1},
-        {"capacity": 1 << 48},
-        {"segment_bytes": "1"},
-        {"least_bytes": -1},
-        {"capacity": True},
-    ):
+    for name, size in (("capacity", -1), ("capacity", 1 << 48), ("capacity", True), ("segment_bytes", "1")):
         with pytest.raises(UsageError):
-            Arena(**options)
+            Arena(**{name: size})
+    with pytest.raises(UsageError):
+        Arena(least_bytes=-1)
     nothing = Arena(0, least_bytes=0)
     assert nothing.place(message(), NoConnection()) is None
     nothing.close()
@@ -262,8 +256,7 @@ def test_tables_beyond_the_capacity_are_not_held():
 @pytest.fixture
 def path(tmp_path):
     target = tmp_path / "t.arrow"
-    with pa.OSFile(str(target), "wb") as sink, pa.ipc.new_file(sink, DATA.schema) as writer:
-        writer.write_table(table())
+    target.write_bytes(arrow_columns.file(*table().to_batches()))
     return target
 
 
@@ -297,8 +290,7 @@ def test_a_file_that_was_replaced_is_served_as_it_is_now(path, transport):
     with dissociated.Server({"t": path}, transport) as server:
         assert read(server).equals(table())
         other = path.with_name("other.arrow")
-        with pa.OSFile(str(other), "wb") as sink, pa.ipc.new_file(sink, DATA.schema) as writer:
-            writer.write_table(table(1))
+        other.write_bytes(arrow_columns.file(*table(1).to_batches()))
         shutil.move(other, path)
         assert read(server).equals(table(1))
 

@@ -1,7 +1,5 @@
 """What clients can make a server keep, and for how long: requests, data that nobody takes, errors, silence."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import threading

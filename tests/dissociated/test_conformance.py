@@ -1,7 +1,5 @@
 """The conformance check: our own server and client pass, and each of many mistakes is found at its item."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import itertools

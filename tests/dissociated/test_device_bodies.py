@@ -3,8 +3,6 @@
 It is mapped twice: where arrays say that it is without any right to access it, and where the "driver" copies from.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import mmap
@@ -133,13 +131,8 @@ def received(source: Any, by_pairs: bool = False, **more: Any) -> list[DeviceBat
             frames.append((body_tag(number, BodyType.PACKED), DEVICE.memory(message.body, **more)))
     frames.append((None, outgoing.end()))
     random.Random(96).shuffle(frames)
-    for tag, data in frames:
-        if tag is None:
-            incoming.receive_metadata(data)
-        else:
-            incoming.receive_body(tag, data)
     decoder, batches = DeviceDecoder(memory=region), []
-    while (arrival := incoming.take()) is not None:
+    for arrival in peers.take_in(incoming, frames):
         if arrival.body_type == BodyType.PAIRS:
             message = Pairs(arrival.body).message(arrival.metadata, region, region.address)
         else:

@@ -1,12 +1,9 @@
 """What nobody closes ends with its last reference: nothing is left, of readers or servers, on either side."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import random
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,6 +17,7 @@ from dissociated import peers
 from dissociated.lent_memory import state_of
 from dissociated.peers import until, until_collected
 from dissociated.ucx_peers import needs_ucx, over_ucx
+from helpers.arrays import stored
 from helpers.processes import environment, rounds, run_python
 
 import arrowipc as ipc
@@ -53,9 +51,7 @@ def served(transport: str, folder: Path, **options: Any) -> Iterator[Any]:
         with dissociated.Server({"t": batches, "torn": failing}, transport, **options) as server:
             yield server
         return
-    path = folder / "x.arrow"
-    with ipc.new_file(path) as writer:
-        writer.write(list(batches()))
+    path = stored(folder / "x.arrow", list(batches()))
     with dissociated.Server({"t": path, "torn": failing}, "file", **options) as server:
         yield server
 
@@ -66,25 +62,17 @@ def ranges() -> int:
     return sum("memfd:" in line or "/dev/shm/" in line or line.endswith(".arrow") for line in lines)
 
 
-def state(server: Any = None) -> tuple[int, int, int]:
-    """Descriptors, threads and ranges, without those of the segments that the arena of a server keeps."""
+def state(server: Any = None) -> tuple[int, int]:
+    """Descriptors and ranges, without those of the segments that the arena of a server keeps."""
+    gc.collect()
     arena = getattr(server, "memory", None)
     kept = state_of(arena).segments if isinstance(arena, Arena) else 0
-    return len(peers.descriptors()) - 2 * kept, len(peers.ours()), ranges() - kept
+    return len(peers.descriptors()) - 2 * kept, ranges() - kept
 
 
-@contextlib.contextmanager
-def nothing_left(server: Any = None) -> Iterator[None]:
+def nothing_left(server: Any = None) -> contextlib.AbstractContextManager[None]:
     """Whatever is dropped inside leaves no descriptor, no thread and no mapped range behind."""
-    gc.collect()
-    before = state(server)
-    yield
-    for _ in range(100):
-        gc.collect()
-        if all(now <= then for now, then in zip(state(server), before, strict=True)):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"left behind: {before} before, {state(server)} now, {peers.descriptors()}")
+    return peers.nothing_left(lambda: state(server))
 
 
 def until_gone(server: Any, where: str = "") -> None:
@@ -315,9 +303,7 @@ def test_a_dropped_flight_reader_leaves_nothing():
 @pytest.mark.parametrize("stage", [before_the_first, in_the_middle, with_all_leases_held, in_an_exception, in_a_cycle])
 @pytest.mark.parametrize("way", ["mapped", "read", "object"])
 def test_dropped_readers_of_files_leave_nothing(way, stage, ending, tmp_path):
-    path = tmp_path / f"x.{ending}"
-    with (ipc.new_file if ending == "arrow" else ipc.new_stream)(path) as writer:
-        writer.write(list(batches()))
+    path = stored(tmp_path / f"x.{ending}", list(batches()))
     with warnings.catch_warnings(), path.open("rb") as file:
         warnings.simplefilter("ignore", ResourceWarning)  # Python's own, where a file was ours
 

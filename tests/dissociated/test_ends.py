@@ -3,8 +3,6 @@
 Numbers in names (`d088`) are those of the conformance checklist.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Flight as the control plane: GetFlightInfo leads to what DoGet gives, by the best way that both speak."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Small messages that are written and read together: the same bytes, batches and errors as one by one."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
@@ -9,6 +7,7 @@ import pyarrow as pa
 import pytest
 from dissociated import peers
 from dissociated.peers import OneByOne
+from helpers.arrays import stored
 
 import arrowipc as ipc
 from arrowipc import Limits, dissociated
@@ -189,9 +188,8 @@ def test_batches_around_the_size_of_the_stage_come_through(rows):
 @pytest.mark.parametrize("kind", ["pyarrow", "ours", "file", "reader"])
 def test_small_batches_of_what_is_there_go_out_together(kind, tmp_path, monkeypatch):
     table = pa.Table.from_batches([pa.record_batch({"x": np.arange(10)})] * 500)
-    with ipc.new_file(tmp_path / "x.arrow") as writer:
-        writer.write(table)
-    sources = {"pyarrow": table, "ours": ipc.table(table), "file": tmp_path / "x.arrow", "reader": table.to_reader}
+    path = stored(tmp_path / "x.arrow", table)
+    sources = {"pyarrow": table, "ours": ipc.table(table), "file": path, "reader": table.to_reader}
     runs: list[int] = []
     real = SocketConnection.send_messages
     monkeypatch.setattr(SocketConnection, "send_messages", lambda c, n, m, r: runs.append(len(m)) or real(c, n, m, r))

@@ -3,8 +3,6 @@
 Numbers in names (`d027`) are those of the conformance checklist.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import struct
@@ -48,14 +46,7 @@ SCHEMA, BATCH, BODY = PARTS[0][1], PARTS[1][1], PARTS[1][2]
 
 
 def take_in(incoming: Incoming, *sent: peers.Sent) -> list[Arrival]:
-    found: list[Arrival] = []
-    for tag, data in sent:
-        if tag is None:
-            incoming.receive_metadata(data)
-        else:
-            incoming.receive_body(tag, data)
-        found += iter(incoming.take, None)
-    return found
+    return peers.take_in(incoming, sent)
 
 
 def begun(**options) -> Incoming:

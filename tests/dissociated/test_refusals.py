@@ -1,7 +1,5 @@
 """What goes wrong is said where it is: to the client, and among the errors of the server."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -394,17 +392,13 @@ else:
 """
 
 
-def other_user(*arguments: str) -> subprocess.Popen[str]:
-    return start("-c", OTHER, *arguments)
-
-
 @as_root
 def test_a_client_of_another_user_hears_why_it_is_sent_away_and_so_does_the_server():
     with dissociated.Server(find, "shm") as server:
         uri = str(server.uri)
         # One that does not check whose server it is, too.
         for each in (uri, re.sub("&remote_handle=[^&]*", "", uri)):
-            said, _ = other_user("client", each).communicate(timeout=SECONDS)
+            said, _ = start("-c", OTHER, "client", each).communicate(timeout=SECONDS)
             assert said.startswith("PermissionError ")
             assert f"{os.geteuid()}" in said or "takes clients of its own user only" in said
         assert "takes clients of its own user only" in said
@@ -434,7 +428,7 @@ def test_clients_of_another_user_do_not_slow_the_others_down():
 @pytest.mark.parametrize("transport", ["shm", "unix"])
 def test_a_server_of_another_user_is_believed_nothing_where_memory_is_shared(transport):
     """Whatever way the bodies would come: it is not asked. Bytes are for other users too."""
-    with other_user("server", transport, "@arrowipc-test-of-another-user") as server:
+    with start("-c", OTHER, "server", transport, "@arrowipc-test-of-another-user") as server:
         uri = server.stdout.readline().strip()
         if transport == "unix":
             assert peers.read_from(uri, "n").num_rows == 100_000

@@ -1,7 +1,5 @@
 """Body type 1: pairs, shared memory and who holds it; numbers in names are those of the checklist."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import fcntl
@@ -40,6 +38,7 @@ from dissociated.lent_memory import (
     until,
 )
 from helpers import forge
+from helpers.arrays import stored
 from helpers.processes import run_python
 
 import arrowipc as ipc
@@ -602,10 +601,7 @@ def test_handles_that_mean_nothing_are_errors(handle, error):
 
 @pytest.mark.parametrize("ending", ["arrow", "arrows"])
 def test_files_are_mapped_by_both_sides_and_nothing_is_copied(tmp_path, ending):
-    path = tmp_path / f"x.{ending}"
-    with (ipc.new_file if ending == "arrow" else ipc.new_stream)(path) as writer:
-        for number in range(3):
-            writer.write(batch(number))
+    path = stored(tmp_path / f"x.{ending}", [batch(number) for number in range(3)])
     with dissociated.Server({"": path}, "file", transport_options=telling("file")) as server:
         placed = record(server.memory)
         with dissociated.connect(server.uri, timeout=PATIENCE) as reader:

@@ -3,8 +3,6 @@
 Numbers in names (`d027`) are those of the conformance checklist.
 """
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 import random

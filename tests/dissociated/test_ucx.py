@@ -1,7 +1,5 @@
 """Dissociated IPC over UCX, between processes and with every UCX library that is found."""
 
-from __future__ import annotations
-
 import importlib.util
 import random
 import re

@@ -4,8 +4,6 @@ Run as ``python -m dissociated.ucx_peers ROLE JSON``. Every role prints lines of
 its URIs, and it ends when its input is closed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib.util

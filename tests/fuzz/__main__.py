@@ -3,8 +3,6 @@
 A finding is kept as ``FOLDER/findings/TARGET-HASH.bin`` with its story beside it; the exit status is then 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util

@@ -3,8 +3,6 @@
 Engine "mutants" goes over mutants of the corpus, "guided" lets libFuzzer (atheris) choose by what they reach.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import itertools

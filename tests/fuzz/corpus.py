@@ -1,7 +1,5 @@
 """Valid inputs to begin with: golden files, every type, every framing, and what once broke something."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

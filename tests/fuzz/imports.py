@@ -4,8 +4,6 @@ The bytes are drawn from like dice. A consumer cannot know how large a buffer is
 the lengths and offsets say; everything else may be a lie.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 from typing import Any

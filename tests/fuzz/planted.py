@@ -1,7 +1,5 @@
 """Targets with a bug each, behind the value of one slot: a fuzzer that does not find them finds nothing."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a fuzzing process runs, where a parent sees it after the process is gone."""
 
-from __future__ import annotations
-
 import hashlib
 import mmap
 import signal

@@ -3,8 +3,6 @@
 A target takes bytes, and dice for what else a caller chooses; it raises what is a finding.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib
@@ -105,8 +103,7 @@ def level_of(chance: random.Random) -> str:
 
 def options(chance: random.Random) -> dict[str, Any]:
     """What a caller may ask a reader for."""
-    chosen: dict[str, Any] = {"validate": level_of(chance)}
-    chosen["limits"] = None if chance.random() < 0.1 else FEW
+    chosen: dict[str, Any] = {"validate": level_of(chance), "limits": None if chance.random() < 0.1 else FEW}
     if chance.random() < 0.2:
         chosen["columns"] = chance.choice(([0], [1, 0], [], ["x"], ["c0.a"], [0, 1, 0]))
     if chance.random() < 0.2:
@@ -115,6 +112,11 @@ def options(chance: random.Random) -> dict[str, Any]:
     if chance.random() < 0.3:
         chosen["verify"] = chance.choice((None, None, True))
     return chosen
+
+
+def a_seed(seeds: list[bytes], data: bytes) -> bytes:
+    """A valid input that follows from the data."""
+    return seeds[zlib.crc32(data[:64]) % len(seeds)]
 
 
 def guarded(data: bytes) -> memoryview:
@@ -344,8 +346,7 @@ def message(data: bytes, chance: random.Random) -> None:
 
 @target("payload", corpus.streams)
 def payload(data: bytes, chance: random.Random) -> None:
-    seeds = corpus.streams()
-    good = seeds[zlib.crc32(data[:64]) % len(seeds)]
+    good = a_seed(corpus.streams(), data)
     cells: list[Any] = [guarded(data), None, data, data[: chance.randrange(len(data) + 1)], good, data]
     cells = cells[: chance.randrange(1, len(cells) + 1)]
     if chance.random() < 0.5:
@@ -471,18 +472,14 @@ class Inside(PeerMemory):
 @contextlib.contextmanager
 def told(data: bytes) -> Iterator[tuple[socket.socket, SocketConnection]]:
     """A connection to a peer that said `data` and will say no more."""
-    raw, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    raw, other = peers.raw_pair()
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    connection = SocketConnection(other, "the peer", FEW)
-    try:
+    with raw, SocketConnection(other, "the peer", FEW) as connection:
         raw.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             raw.send(data)
         raw.shutdown(socket.SHUT_WR)
         yield raw, connection
-    finally:
-        raw.close()
-        connection.close()
 
 
 @target("client", corpus.frames)
@@ -514,19 +511,16 @@ def runs(data: bytes, chance: random.Random) -> None:
             assert last == start
             kind, length = struct.unpack_from("<Q8xQ", data, start) if 0 <= start <= len(data) - 24 else (0, 0)
             start += 24 + length if kind < 2 and length < len(data) else 1
-        start = max(start, last)
-        if start > len(data):
+        if (start := max(start, last)) > len(data):
             break
 
 
-@functools.cache
-def served() -> ipc.Table:
-    return ipc.Table.from_arrow(peers.numbers(50))
+SERVED = ipc.Table.from_arrow(peers.numbers(50))
 
 
 @target("server", corpus.requests)
 def server(data: bytes, chance: random.Random) -> None:
-    streams = {b"t": served()}
+    streams = {b"t": SERVED}
     with told(data) as (raw, connection), contextlib.suppress(ConnectionError):
         roles = Roles({corpus.WANT: "both", corpus.WANT + 1: "meta", corpus.WANT + 2: "data"}, corpus.FREE)
         session = Session(connection, streams.get, roles)
@@ -561,19 +555,15 @@ def metadata(data: bytes, chance: random.Random) -> None:
 
 @target("import", corpus.dice)
 def imported(data: bytes, chance: random.Random) -> None:
+    hostile, level = Hostile(data), chance.choice(("none", "full"))
     with nothing_imported(), contextlib.suppress(*uses.REFUSED):
-        _import(Hostile(data), chance)
-
-
-def _import(hostile: Hostile, chance: random.Random) -> None:
-    level = chance.choice(("none", "full"))
-    if chance.random() < 0.7:
-        pair = hostile.batch()
-        with contextlib.suppress(*uses.REFUSED):
-            repr(schema_from(pair[0]))
-        uses.batch(batch_from(pair, level), level, chance)
-    else:
-        drive.use_array(array_from(hostile.single(), level))
+        if chance.random() < 0.7:
+            pair = hostile.batch()
+            with contextlib.suppress(*uses.REFUSED):
+                repr(schema_from(pair[0]))
+            uses.batch(batch_from(pair, level), level, chance)
+        else:
+            drive.use_array(array_from(hostile.single(), level))
 
 
 @target("import-stream", corpus.dice)
@@ -611,14 +601,9 @@ def _import_stream(source: Any, chance: random.Random) -> None:
 
 
 @functools.cache
-def scratch() -> str:
+def scratch() -> tempfile.TemporaryDirectory[str]:
     """A directory of this process, gone with it."""
-    made = tempfile.TemporaryDirectory(prefix="arrowipc-fuzz-", ignore_cleanup_errors=True)
-    _kept.append(made)
-    return made.name
-
-
-_kept: list[Any] = []
+    return tempfile.TemporaryDirectory(prefix="arrowipc-fuzz-", ignore_cleanup_errors=True)
 
 
 @target("append", corpus.files)
@@ -845,7 +830,7 @@ def copied(data: bytes, chance: random.Random) -> None:
 
 def laid(name: str, data: bytes) -> Path:
     """A file of its own: what was mapped before must not be cut short."""
-    path = Path(scratch(), name)
+    path = Path(scratch().name, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.write_bytes(data)
@@ -880,12 +865,11 @@ def spark_log(data: bytes, chance: random.Random) -> None:
 @target("dataset", corpus.files, corpus.streams)
 def dataset(data: bytes, chance: random.Random) -> None:
     """A folder with the file, one that was valid, and perhaps a torn one; the keys of one of them are odd."""
-    seeds = corpus.files()
-    good = seeds[zlib.crc32(data[:64]) % len(seeds)]
+    good = a_seed(corpus.files(), data)
     laid("set/k=1/a.arrow", data)
     laid("set/k=x%20/b.arrow", good)
     laid("set/c.arrow", data[: chance.randrange(len(data) + 1)] if chance.random() < 0.3 else data)
-    folder = Path(scratch()) / "set"
+    folder = Path(scratch().name) / "set"
     level = level_of(chance)
     chosen: dict[str, Any] = {
         "validate": level,

@@ -1,7 +1,5 @@
 """What is done with all that a target reads: anything that users do, each step for itself."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What the tests share: forged input, golden expectations, drivers of every reader, random data."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import Any

@@ -1,9 +1,8 @@
 """Streams and files that we or pyarrow write, pyarrow data read back as ours, one array of every type."""
 
-from __future__ import annotations
-
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,12 @@ def ipc_bytes(data: Any, kind: str = "stream", schema: ipc.Schema | None = None,
         for each in data if isinstance(data, list) else [data]:
             writer.write(each)
     return bytes(sink)
+
+
+def stored(path: Path, data: Any, schema: ipc.Schema | None = None, **options: Any) -> Path:
+    """A file of the same, or a stream where its name ends with ".arrows"."""
+    path.write_bytes(ipc_bytes(data, "stream" if path.suffix == ".arrows" else "file", schema, **options))
+    return path
 
 
 def pyarrow_bytes(data: Any, kind: str = "stream", schema: pa.Schema | None = None, **options: Any) -> bytes:

@@ -1,7 +1,5 @@
 """A column of every Arrow type that Spark can hold in some form, with the Spark type and values expected."""
 
-from __future__ import annotations
-
 import datetime as dt
 from decimal import Decimal
 from typing import Any, NamedTuple

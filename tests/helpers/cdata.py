@@ -1,7 +1,5 @@
 """The Arrow C interfaces as a C consumer sees them: structs over ctypes, moved, read and released by hand."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from typing import Any

@@ -1,7 +1,5 @@
 """Drives every reader over the same bytes, and uses what it read as thoroughly as a user could."""
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib

@@ -1,7 +1,5 @@
 """``format/*.fbs``: their declarations, the numbers that follow, and a flatbuffer as dicts by them (an oracle)."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ vtable; one that is given is written even when it equals the default. `patch` ov
 finished message, found by its path.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import struct
@@ -77,7 +75,7 @@ class Table:
             if names[name] in UNIONS and name + "_type" not in self.slots:
                 self.slots[name + "_type"] = UNIONS[names[name]].index(value.kind)
 
-    def but(self, **slots: Any) -> Table:
+    def but(self, **slots: Any) -> "Table":
         """The same table with some slots changed (None: absent)."""
         return Table(self.kind, self.body, **{**self.slots, **slots})
 

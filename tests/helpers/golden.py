@@ -1,7 +1,5 @@
 """Arrow's golden data: where it is, and whether what was read is what its JSON says."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

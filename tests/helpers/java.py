@@ -1,7 +1,5 @@
 """Arrow Java and the readers of ``jvm/`` in Java processes, asked about one file after the other."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import struct

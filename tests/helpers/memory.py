@@ -1,7 +1,5 @@
 """What this process holds: memory, objects of ours and of producers; and interrupts wherever a signal can raise."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -4,8 +4,6 @@ A walk of our own, which trusts nothing and raises nothing, finds the slots of a
 of `forge`. The same input and seed give the same mutants in every process.
 """
 
-from __future__ import annotations
-
 import random
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """The code blocks of a Markdown page, the files that they find in their folder, and what they print."""
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import io

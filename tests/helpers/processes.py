@@ -1,7 +1,5 @@
 """Work in threads and processes of its own; one that may die is started again behind the input that killed it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Random Arrow data, made with pyarrow: a recursive strategy over all types, and arrays of a given type."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import random

@@ -4,8 +4,6 @@
 compared as text by `plain`, so that two runs can be held against each other.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -25,7 +25,7 @@ from helpers import twins
 from helpers.arrow_columns import file
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from arrowipc.spark import ArrowIpcDataSource
@@ -67,6 +67,10 @@ def read_here(path: Any, schema: StructType | None = None, **options: Any) -> pa
             assert batch.schema.equals(wanted)
             batches.append(batch)
     return pa.Table.from_batches(batches, wanted)
+
+
+def collected(frame: DataFrame) -> list[dict[str, Any]]:
+    return sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: row["id"])
 
 
 def numbers(*values: int) -> pa.RecordBatch:

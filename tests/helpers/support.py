@@ -4,8 +4,6 @@
 the number of a question, it prints the answers from there on: a library may end the process.
 """
 
-from __future__ import annotations
-
 import decimal
 import io
 import json

@@ -1,7 +1,5 @@
 """The command line as people use it: real processes, pipes, a terminal of any width; or quickly, in this process."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -4,8 +4,6 @@
 alone, of any version 4, so that an interpreter without this package can run it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """An HTTP server of files in memory that writes down every request, and that can misbehave."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import threading
@@ -26,7 +24,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    web: Web
+    web: "Web"
 
     def log_message(self, *_: Any) -> None:
         pass

@@ -1,7 +1,5 @@
 """Small inputs that ask for much: every bomb that we know of, built by `forge`, under its name."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Callable

@@ -4,8 +4,6 @@
 about each; the last line has the memory that it took. DIRECTORY holds the files that may be read from there.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -289,7 +287,7 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
 
 
 class _Liar(BaseHTTPRequestHandler):
-    web: BrokenServer
+    web: "BrokenServer"
 
     def log_message(self, *_: Any) -> None:
         pass

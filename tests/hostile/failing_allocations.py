@@ -10,8 +10,6 @@ STEP: how many of the first allocations fail in turn; after as many, numbers ris
 one does.
 """
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import gc

@@ -4,11 +4,11 @@
 one before and behind each step.
 """
 
-from __future__ import annotations
-
+import collections
 import contextlib
 import ctypes
 import io
+import itertools
 import json
 import pickle
 import sys
@@ -148,10 +148,6 @@ def write(batch: Any, open: Callable[..., Any], **options: Any) -> None:
         writer.write_batch(batch)
 
 
-def one_each(batch: Any) -> Any:
-    return ipc.encode_payloads(batch, rows_per_payload=1)
-
-
 def export(batch: Any) -> Any:
     import pyarrow as pa
 
@@ -165,12 +161,6 @@ def touch(array: Any) -> None:
     for index in {0, len(array) // 2, len(array) - 1} if len(array) else ():
         array[index]
     array.slice(len(array) // 2, 3).to_pylist()
-
-
-def first_values(array: Any) -> None:
-    for number, _ in enumerate(array):
-        if number == 1000:
-            break
 
 
 USES: dict[str, Callable[[Any, Any], Any]] = {
@@ -188,7 +178,9 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "size": lambda batch, other: ipc.get_record_batch_size(batch),
     "payloads": lambda batch, other: ipc.encode_payloads(batch, rows_per_payload=batch.num_rows // 4 or 1),
     "payload of a row": lambda batch, other: ipc.encode_payloads(batch.slice(0, 20), rows_per_payload=1),
-    "payloads of all rows": lambda batch, other: batch.num_rows > MILLIONS and one_each(batch),
+    "payloads of all rows": lambda batch, other: (
+        batch.num_rows > MILLIONS and ipc.encode_payloads(batch, rows_per_payload=1)
+    ),
     "concat": lambda batch, other: ipc.concat_batches([batch, other.slice(1)]),
     "repeat": lambda batch, other: ipc.repeat(batch.slice(0, 20), [3] * min(batch.num_rows, 20)),
     "statistics": lambda batch, other: ipc.compute_statistics(batch),
@@ -197,7 +189,7 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
 }
 ARRAY_USES: dict[str, Callable[[Any], Any]] = {
     "touch": touch,
-    "iteration": first_values,
+    "iteration": lambda array: collections.deque(itertools.islice(array, 1000), 0),
     "array to_pylist": lambda array: array.to_pylist(),
     "to_numpy": lambda array: array.to_numpy(copy=True),
     "is_valid": lambda array: array.is_valid(),

@@ -3,8 +3,6 @@
 ``python -m hostile.second_init`` is a process that may die: it says before each attempt what it is.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

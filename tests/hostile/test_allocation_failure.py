@@ -4,8 +4,6 @@ A preloaded allocator (`c/failing_allocations.c`) fails the first allocation of 
 the scenario runs through; `failing_allocations.py` looks at each outcome in a process of its own.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Arguments of any kind: a value, an error of ours, or a TypeError that names the argument, from every public call."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import enum

@@ -3,8 +3,6 @@
 A campaign (see `helpers.processes`) takes every step at every level.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

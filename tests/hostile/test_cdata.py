@@ -1,7 +1,5 @@
 """Import from producers that keep to the layout of the Arrow C interfaces and not to what they promise."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import gc

@@ -1,7 +1,5 @@
 """Whatever the bytes are, a command ends with words and an exit code, never with a traceback."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Numbers in names (`d090`) are those of the conformance checklist.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -103,12 +101,8 @@ def test_d090_frames_in_any_order_and_damaged_ones(seed):
             incoming = Incoming(FEW, max_waiting=50, max_waiting_bytes=1 << 20)
         decoder = StreamDecoder(limits=FEW)
         try:
-            for tag, data in sent:
-                if tag is None:
-                    incoming.receive_metadata(data)
-                else:
-                    incoming.receive_body(tag, data)
-                for each in iter(incoming.take, None):
+            for one in sent:
+                for each in peers.take_in(incoming, [one]):
                     event = decoder.decode_next(message_of(each.metadata, each.body, FEW))
                     if hasattr(event, "batch"):
                         drive.use(event.batch)

@@ -1,7 +1,5 @@
 """Processes that share memory and are killed: at any moment, nothing leaks, hangs or is read wrongly."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 from dissociated import peers
-from dissociated.lent_memory import PATIENCE, Process, is_batch, numbered, state_of, until
+from dissociated.lent_memory import PATIENCE, is_batch, numbered, process, says, state_of, until
 from helpers.processes import rounds
 
 import arrowipc as ipc
@@ -58,17 +56,9 @@ def shared_pages() -> int:
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    def held() -> tuple[int, int, int]:
-        return len(peers.descriptors()), threads(), shared_pages()
-
     gc.collect()
-    before = held()
-    yield
-    gc.collect()
-    until(
-        lambda: all(one <= other for one, other in zip(held(), before, strict=True)),
-        f"all of {before} descriptors, threads and mapped bytes are back",
-    )
+    with peers.nothing_left(lambda: (len(peers.descriptors()), threads(), shared_pages())):
+        yield
 
 
 class Watch:
@@ -130,11 +120,10 @@ def test_d085_d086_clients_killed_at_random_moments_leave_nothing_behind() -> No
             gc.collect()
             known = peers.descriptors()
             for number in range(times):
-                with Process("read", server.uri, "numbers", ROWS, chance.randint(1, 40)) as client:
+                with process("read", server.uri, "numbers", ROWS, chance.randint(1, 40)) as client:
                     for _ in range(chance.randint(1, 50)):
-                        assert client.says(), "the client failed"
+                        assert says(client), "the client failed"
                     time.sleep(chance.random() * 0.01)
-                    client.kill()
                 until(lambda: server.num_clients == 1, "the leases of the client have ended")
                 assert all(is_batch(found, place, ROWS) for place, found in enumerate(mine))
                 assert not watch.reused, f"kill {number}"
@@ -163,8 +152,8 @@ def test_d087_servers_killed_at_random_moments_leave_arrays_readable() -> None:
     kept: list[tuple[int, Any]] = []
     ended = 0
     for number in range(times):
-        with Process("serve", "shm", BATCHES, ROWS, TIMES) as server:
-            uri = server.says()
+        with process("serve", "shm", BATCHES, ROWS, TIMES) as server:
+            uri = says(server)
             reader = dissociated.connect(uri, "numbers", timeout=PATIENCE)
             with reader:
                 count = chance.choice([0, 1, chance.randint(0, BATCHES * TIMES)])
@@ -172,6 +161,7 @@ def test_d087_servers_killed_at_random_moments_leave_arrays_readable() -> None:
                 found = [reader.read_next_batch() for _ in range(count)]
                 time.sleep(wait)
                 server.kill()
+                server.wait(PATIENCE)
                 try:
                     for each in reader:
                         found.append(each)
@@ -196,39 +186,40 @@ def descriptors_of_arenas() -> int:
 
 
 def test_d087_a_server_that_stops_in_the_middle_is_waited_for_as_long_as_was_said():
-    with Process("serve", "shm", BATCHES, 100_000) as server:
-        uri = server.says()
-        os.kill(server.process.pid, signal.SIGSTOP)
+    with process("serve", "shm", BATCHES, 100_000) as server:
+        uri = says(server)
+        os.kill(server.pid, signal.SIGSTOP)
         try:
             with pytest.raises(TimeoutError):
                 dissociated.connect(uri, "numbers", timeout=0.2)
         finally:
-            os.kill(server.process.pid, signal.SIGCONT)
+            os.kill(server.pid, signal.SIGCONT)
         with dissociated.connect(uri, "numbers", timeout=PATIENCE) as reader:
             assert sum(1 for _ in reader) == BATCHES
 
 
 def test_d088_a_client_that_is_stopped_does_not_stop_the_others():
-    with shm_server() as server, Process("read", server.uri, "numbers", ROWS, 3) as stopped:
-        stopped.says()
-        os.kill(stopped.process.pid, signal.SIGSTOP)
+    with shm_server() as server, process("read", server.uri, "numbers", ROWS, 3) as stopped:
+        says(stopped)
+        os.kill(stopped.pid, signal.SIGSTOP)
         for _ in range(3):
             with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
                 for number, found in enumerate(reader):
                     assert is_batch(found, number, ROWS)
                 del found
         assert state_of(server.memory).size <= 8 * MIB
-        os.kill(stopped.process.pid, signal.SIGCONT)
-        assert stopped.says()
+        os.kill(stopped.pid, signal.SIGCONT)
+        assert says(stopped)
 
 
 def test_a_server_that_is_closed_leaves_clients_what_they_hold():
     before, mapped = descriptors_of_arenas(), shared_pages()
     server = shm_server()
-    with Process("hold", server.uri, "numbers", ROWS) as client:
-        assert client.says() == str(BATCHES)
+    with process("hold", server.uri, "numbers", ROWS) as client:
+        assert says(client) == str(BATCHES)
         server.close()
         assert descriptors_of_arenas() == before
         assert shared_pages() == mapped
-        client.hears("look")
-        assert client.says() == "True"
+        client.stdin.write("look\n")
+        client.stdin.flush()
+        assert says(client) == "True"

@@ -3,8 +3,6 @@
 `make fuzz` runs the same targets for as long as one likes; what it finds becomes a file of tests/regressions.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import struct

@@ -1,7 +1,5 @@
 """Sources and sinks that fail: an OSError with errno and path, old files as they were, and a way to go on."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import io
@@ -22,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from dissociated.peers import raw_pair
 from helpers import arrays
 from helpers.arrays import ipc_bytes
 from helpers.processes import run_python, shared_library
@@ -189,12 +188,8 @@ def test_a_reader_refuses_to_go_on_where_a_handler_took_bytes_along(alarm: type[
 # -- connections that are cut --------------------------------------------------------------------------------
 
 
-def connected() -> tuple[socket.socket, socket.socket]:
-    """A TCP connection, which can be reset, as a pair of sockets cannot."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        here = socket.create_connection(server.getsockname())
-        there, _ = server.accept()
-    return here, there
+#: What can be reset, as a pair of sockets cannot.
+connected = partial(raw_pair, "tcp")
 
 
 def reset(peer: socket.socket) -> None:
@@ -530,9 +525,7 @@ SMALL = ipc_bytes(PARTS[0], schema=PARTS[0].schema).hex()
 def old(tmp_path: Path) -> Path:
     folder = tmp_path / "folder"
     folder.mkdir()
-    with ipc.new_file(folder / "x", PARTS[0].schema) as writer:
-        writer.write_batch(PARTS[1])
-    return folder / "x"
+    return arrays.stored(folder / "x", PARTS[1])
 
 
 def untouched(old: Path) -> bool:
@@ -566,9 +559,7 @@ def small_disk(folder: Path, size: str = "2m") -> Iterator[Path]:
 
 def test_a_full_disk_leaves_the_old_file_and_has_room_again(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as folder:
-        path = folder / "x"
-        with ipc.new_file(path, PARTS[0].schema) as writer:
-            writer.write_batch(PARTS[1])
+        path = arrays.stored(folder / "x", PARTS[1])
         shown = run_python(BEGIN + WORK + "for kind in kinds: tell(kind)", path, " ".join(KINDS), SMALL)
         assert shown.stdout.splitlines() == ["ENOSPC True True 1"] * len(KINDS), shown.stderr
         assert untouched(path)
@@ -576,52 +567,6 @@ def test_a_full_disk_leaves_the_old_file_and_has_room_again(tmp_path: Path) -> N
             writer.write_batch(PARTS[1])
         assert ipc.open_file(path.read_bytes()).num_record_batches == 2
 
-
-FAILING = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
-/* Fails the call that FAULT names, with FAULT_ERRNO, from its FAULT_AFTER-th time on, for files below
-   FAULT_IN; a new FAULT_ROUND counts anew. */
-static int hit(const char *call, int fd) {
-    static int count, round;
-    char link[64], path[4096];
-    const char *wanted = getenv("FAULT"), *below = getenv("FAULT_IN");
-    if (!wanted || strcmp(wanted, call)) return 0;
-    if (round != atoi(getenv("FAULT_ROUND"))) { count = 0; round = atoi(getenv("FAULT_ROUND")); }
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
-    path[n > 0 ? n : 0] = 0;
-    if (strncmp(path, below, strlen(below)) || ++count < atoi(getenv("FAULT_AFTER"))) return 0;
-    errno = atoi(getenv("FAULT_ERRNO"));
-    return 1;
-}
-#define REAL(type, name, ...) ((type (*)(__VA_ARGS__)) dlsym(RTLD_NEXT, name))
-ssize_t write(int fd, const void *data, size_t size) {
-    return hit("write", fd) ? -1 : REAL(ssize_t, "write", int, const void *, size_t)(fd, data, size);
-}
-ssize_t writev(int fd, const struct iovec *parts, int count) {
-    return hit("write", fd) ? -1 : REAL(ssize_t, "writev", int, const struct iovec *, int)(fd, parts, count);
-}
-int fsync(int fd) { return hit("fsync", fd) ? -1 : REAL(int, "fsync", int)(fd); }
-int close(int fd) {
-    int failed = hit("close", fd), code = errno, done = REAL(int, "close", int)(fd);
-    if (failed) errno = code;
-    return failed ? -1 : done;
-}
-int rename(const char *from, const char *to) {
-    const char *wanted = getenv("FAULT");
-    if (wanted && !strcmp(wanted, "rename")) { errno = atoi(getenv("FAULT_ERRNO")); return -1; }
-    return REAL(int, "rename", const char *, const char *)(from, to);
-}
-"""
 
 #: Call, at which time, with which error. The second fsync is the folder's, behind the rename.
 FAULTS = [
@@ -643,9 +588,8 @@ FAULTS = [
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if sys.platform != "linux":
         pytest.skip("needs Linux")
-    source = tmp_path_factory.mktemp("failing") / "failing.c"
-    source.write_text(FAILING)
-    return shared_library(source, "-ldl")
+    source = shutil.copy(Path(__file__).parent / "c/failing_calls.c", tmp_path_factory.mktemp("failing"))
+    return shared_library(Path(source), "-ldl")
 
 
 @pytest.mark.nosanitize  # LD_PRELOAD

@@ -1,7 +1,5 @@
 """What is shared is made once: nothing that Python offers for that makes, fills or changes it a second time."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """Remote servers that lie, replace files or stall: right values or an error with words, in bounds."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator
@@ -10,6 +8,7 @@ from typing import Any
 
 import pytest
 from helpers import memory
+from helpers.arrays import ipc_bytes
 from helpers.processes import printed, rounds, run_module
 from helpers.web import Web
 from hostile.broken_servers import FOREVER, LIES, Answer, Ask, BrokenServer, endless, head, honest, on_get, part
@@ -27,21 +26,17 @@ MIB, SECONDS = 128, 60
 SCHEMA = ipc.Schema([field(name, int64()) for name in "abcd"])
 
 
-def written(opener: Any, shift: int, batches: int = 6, rows: int = 2_000) -> bytes:
+def written(kind: str, shift: int, batches: int = 6, rows: int = 2_000) -> bytes:
     """A file or stream; all of them are of one size and layout."""
-    sink = bytearray()
-    with opener(sink, SCHEMA) as writer:
-        for number in range(batches):
-            values = list(range(number + shift, number + shift + rows))
-            writer.write_batch(ipc.RecordBatch.from_pydict(dict.fromkeys("abcd", values), SCHEMA))
-    return bytes(sink)
+    parts = [{name: range(start, start + rows) for name in "abcd"} for start in range(shift, shift + batches)]
+    return ipc_bytes(parts, kind, SCHEMA)
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, tuple[bytes, bytes]]:
     made = {
-        "arrow": (written(ipc.new_file, 0), written(ipc.new_file, 7_000)),
-        "arrows": (written(ipc.new_stream, 0), written(ipc.new_stream, 7_000)),
+        "arrow": (written("file", 0), written("file", 7_000)),
+        "arrows": (written("stream", 0), written("stream", 7_000)),
     }
     assert all(len(first) == len(second) for first, second in made.values())
     return made
@@ -126,7 +121,7 @@ def test_a_slow_link_is_not_given_up(files: Any) -> None:
             yield data[start : start + 1000]
             yield 0.05
 
-    data = written(ipc.new_stream, 0, rows=250), written(ipc.new_file, 0, rows=250)
+    data = written("stream", 0, rows=250), written("file", 0, rows=250)
     assert len(data[0]) > 45_000
     with BrokenServer({"arrows": data[:1] * 2, "arrow": data[1:] * 2}, on_get(slow)) as broken:
         for ending in ("arrows", "arrow"):
@@ -231,7 +226,7 @@ def test_files_of_other_file_systems_whose_reads_lie(monkeypatch: Any, answer: A
 
 def test_streams_of_other_file_systems_that_are_replaced() -> None:
     system = fsspec.filesystem("memory")
-    data = written(ipc.new_stream, 0, batches=12, rows=32_000)
+    data = written("stream", 0, batches=12, rows=32_000)
     for opener in (ipc.open_stream, ipc.open):
         system.pipe("/replaced/x.arrows", data)
         with opener("memory://replaced/x.arrows") as reader:

@@ -1,7 +1,5 @@
 """Tensor messages put together by hand: what the schema allows is read, the rest is refused by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

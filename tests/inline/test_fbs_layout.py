@@ -1,7 +1,5 @@
 """The FlatBuffers numbers: those of ``format/*.fbs``, equal to flatc's, and fit to read what pyarrow wrote."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What was made last is found again under an equal key, until newer things have taken its place."""
 
-from __future__ import annotations
-
 import random
 import weakref
 

@@ -1,7 +1,5 @@
 """Batches that can be told apart by their rows, and damage to the bytes that hold them."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 from helpers import arrays
 

@@ -1,7 +1,5 @@
 """What lies where: nodes and buffers find their columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

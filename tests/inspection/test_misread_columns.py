@@ -1,7 +1,5 @@
 """Columns that other libraries misread: each row of the table in docs/guides/hand-over.md, reproduced."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import subprocess
 import sys
@@ -11,8 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-
-import arrowipc as ipc
+from helpers.arrays import stored
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/guides/hand-over.md").read_text()
 
@@ -61,9 +58,7 @@ TRIED = {
 
 def seen_by(program, tmp_path, array):
     """What a library makes of a column; None if it crashes. In a process of its own: some read too far."""
-    path = tmp_path / "column.arrows"
-    with ipc.new_stream(path) as writer:
-        writer.write(pa.table({"x": array}))
+    path = stored(tmp_path / "column.arrows", pa.table({"x": array}))
     code = f"import sys, arrowipc; table = arrowipc.open(sys.argv[1]).read_all(); {program}"
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120)
     assert done.returncode <= 0, done.stderr

@@ -3,8 +3,6 @@
 With ``into=`` it becomes a complete new file, with its bodies as they were, or nothing does.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os
@@ -15,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import drive, forge, golden, optional
-from helpers.arrays import ipc_bytes
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.forge import batch, dictionary, encoding, field, i8, i32, message, schema
 from inspection.numbered import numbered, smash
 
@@ -138,15 +136,9 @@ def test_a_whole_footer_leads_past_the_damage(number: int) -> None:
 
 def dictionary_file() -> tuple[bytes, list[list[str]]]:
     """A file with a dictionary and two deltas, the values of its batches."""
-    sink = io.BytesIO()
-    schema = pa.schema([("word", pa.dictionary(pa.int32(), pa.string()))])
-    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
     values = [["a", "b"], ["a", "b", "c"], ["a", "b", "c", "d"]]
-    with pa.ipc.new_file(sink, schema, options=options) as writer:
-        for words in values:
-            column = pa.DictionaryArray.from_arrays(pa.array(range(len(words)), pa.int32()), pa.array(words))
-            writer.write_batch(pa.record_batch([column], schema=schema))
-    return sink.getvalue(), values
+    batches = [pa.record_batch({"word": pa.array(words).dictionary_encode()}) for words in values]
+    return pyarrow_bytes(batches, "file", emit_dictionary_deltas=True), values
 
 
 def test_a_lost_delta_never_shifts_the_later_ones() -> None:

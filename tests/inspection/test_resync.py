@@ -1,7 +1,5 @@
 """recover(resync=True): every batch whose bytes are whole comes back, wherever the damage lies."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import struct

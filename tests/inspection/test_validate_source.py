@@ -1,7 +1,5 @@
 """validate() says what is wrong, where, and how much of the rest is good; and nothing of what is right."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 Two runs that print different digests wrote something that was not in the data: memory of somebody else.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from functools import cache

@@ -3,8 +3,6 @@
 ``python -m laws.nested_payloads SEED COUNT`` decodes and writes so many drawn columns: two lines of JSON each.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The rows of payloads, as readers read each of them alone, and payloads with columns of every kind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

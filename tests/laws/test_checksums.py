@@ -1,7 +1,5 @@
 """Checksums: whatever happened to a source since it was written is found, and nothing that is copied is stale."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import random

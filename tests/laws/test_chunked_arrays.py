@@ -1,7 +1,5 @@
 """A column in chunks is the array of all its elements, in every method, wherever it is cut."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import pickle

@@ -1,7 +1,5 @@
 """What a copy costs: as much as its source, whatever became of the source's dictionaries."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence

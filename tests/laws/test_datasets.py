@@ -1,7 +1,5 @@
 """Laws of data sets: parts in files and streams are their concatenation, and rows those of all of them."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import tempfile

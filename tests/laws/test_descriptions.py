@@ -1,7 +1,5 @@
 """Descriptions never outlive their values: after any chain of operations statistics are true or absent."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from collections.abc import Callable

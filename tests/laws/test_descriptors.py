@@ -1,7 +1,5 @@
 """Descriptors: none is open after close, whatever was read and is kept, and none of what was refused or interrupted."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random

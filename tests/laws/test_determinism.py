@@ -1,7 +1,5 @@
 """The same data gives the same bytes: old memory, other threads and rows beside a slice leave no trace."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 

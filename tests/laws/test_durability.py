@@ -4,8 +4,6 @@ Writers are children of a process of their own, killed at moments such that a th
 What a killed writer leaves beside the destination is recovered, too: exactly the batches that its bytes hold.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Writers are children that are killed, or their work is done between any two looks of a follower at the file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

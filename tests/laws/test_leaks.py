@@ -4,8 +4,6 @@ Each case prints its bytes per operation: what malloc, Python's allocator and Ar
 before, over the number of times. A campaign (see `helpers.processes`) does some a million times.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

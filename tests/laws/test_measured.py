@@ -1,7 +1,5 @@
 """Batches that are walked and measured in one pass are what two passes make of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The laws of payload columns: as decoding each payload alone and putting the rows one behind the other."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The laws of payloads with dictionaries and compressed bodies: each as alone, and as readers make them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import random

@@ -1,7 +1,5 @@
 """Dictionaries in dictionaries: payload columns take memory and time as their bytes do, and read right."""
 
-from __future__ import annotations
-
 import gc
 import json
 import random

@@ -1,7 +1,5 @@
 """Laws that hold for any input: splits, truncations, mutations, and the agreement of all readers."""
 
-from __future__ import annotations
-
 import random
 import resource
 import struct

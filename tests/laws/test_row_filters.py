@@ -1,8 +1,6 @@
 """The rows that pass a filter are those that polars finds, for random conditions about columns of every type that has
 an order."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import random

@@ -1,7 +1,5 @@
 """One object, many threads, all that can be asked of it: the answers are those of one thread, also the first time."""
 
-from __future__ import annotations
-
 import gc
 import io
 import random

@@ -1,7 +1,5 @@
 """Laws of sparse tensors: every way from dense and back is the same array; bytes give values or errors."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 

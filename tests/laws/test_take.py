@@ -4,8 +4,6 @@
 the length of the runs. So every layout is taken by indices of both kinds, and by all that lie between.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 

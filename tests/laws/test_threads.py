@@ -1,7 +1,5 @@
 """Threads: data is shared freely; what one thread uses is refused to others and does not go away under it."""
 
-from __future__ import annotations
-
 import gc
 import io
 import os

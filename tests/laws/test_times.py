@@ -1,7 +1,5 @@
 """Times of every unit are one kind of Python value: what `to_pylist` gives, `from_pylist` takes; nothing is rounded."""
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import Any
 

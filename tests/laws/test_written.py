@@ -1,7 +1,5 @@
 """Laws of what we write: it reads back the same, by us and by pyarrow, and lies where the format wants it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

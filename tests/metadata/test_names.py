@@ -1,7 +1,5 @@
 """Columns by name: one table of names per schema, and nothing that grows with the square of its columns."""
 
-from __future__ import annotations
-
 import enum
 import re
 import time

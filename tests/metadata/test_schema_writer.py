@@ -1,7 +1,5 @@
 """Schemas, footers and tensors as FlatBuffers: the flatbuffers package finds every value where it must be."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

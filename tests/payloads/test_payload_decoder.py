@@ -1,7 +1,5 @@
 """Payload columns: schemas that fit or do not, dictionaries, what is said about broken payloads, limits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Payload columns on their way out: each cell is what a stream writer makes of the same rows."""
 
-from __future__ import annotations
-
 import array
 import itertools
 import random

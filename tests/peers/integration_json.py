@@ -7,8 +7,6 @@ how each buffer looks in JSON. From a checkout:
     PYTHONPATH=tests python -m peers.integration_json --mode=VALIDATE --arrow=FILE --json=DOCUMENT
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import gzip

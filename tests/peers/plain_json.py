@@ -5,8 +5,6 @@ double as 16 hexadecimal digits ("nan" for every NaN), bytes hexadecimal; dictio
 struct is the list of its members, a map a list of [key, value], a union [type code, value].
 """
 
-from __future__ import annotations
-
 import itertools
 import struct
 from typing import Any

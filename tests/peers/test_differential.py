@@ -1,7 +1,5 @@
 """One set of bytes, one answer: all our readers agree, and pyarrow and we differ only where we say why."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrow's golden files: both forms equal their JSON, equal pyarrow's reading, and equal each other."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -9,6 +7,7 @@ import sys
 import pyarrow as pa
 import pytest
 from helpers import arrays, drive, golden
+from helpers.arrays import ipc_bytes
 from helpers.processes import environment
 from peers.integration_json import main
 
@@ -107,10 +106,8 @@ def test_golden_documents_become_files(case, tmp_path):
 
 def test_the_program_converts_streams_and_files_through_pipes():
     schema = ipc.Schema([field("x", dictionary(int8(), utf8()))])
-    stream = bytearray()
-    with ipc.new_stream(stream, schema) as writer:
-        for word in "ab":  # replaces the dictionary, which a file cannot: it gets one of both words
-            writer.write_batch(ipc.RecordBatch.from_pydict({"x": [word]}, schema))
+    # The dictionary is replaced, as in no file: that gets one of both words.
+    stream = ipc_bytes([{"x": ["a"]}, {"x": ["b"]}], schema=schema)
 
     def converted(mode, data):
         program = [sys.executable, "-m", "peers.integration_json", f"--mode={mode}"]

@@ -1,7 +1,5 @@
 """Arrow's golden files, read by us and written again: everyone reads what they read of the originals."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path

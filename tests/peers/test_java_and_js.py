@@ -3,8 +3,6 @@
 All that is written here goes through one process of each implementation, in the fixture `readings`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

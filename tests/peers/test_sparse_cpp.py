@@ -1,7 +1,5 @@
 """Arrow C++ reads our sparse tensor messages and we read its own: as a program, pyarrow has none."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -57,13 +55,11 @@ def dense_of(shape: tuple[int, ...]) -> np.ndarray:
 def test_arrow_cpp_reads_ours(peer, layout, shape, index_type):
     """Compressed fibres as coordinates: C++ takes the lengths of their buffers for numbers of entries."""
     dense = dense_of(shape)
-    sink = bytearray()
     tensor = layout.from_dense(dense, index_type=index_type)
     written = tensor.to_coo() if layout is ipc.SparseCSFTensor else tensor
-    ipc.write_sparse_tensor(written, sink)
-    found = pa.ipc.read_tensor(pa.BufferReader(peer(bytes(sink), "dense"))).to_numpy()
+    found = pa.ipc.read_tensor(pa.BufferReader(peer(written.serialize(), "dense"))).to_numpy()
     assert np.array_equal(found, dense)
-    assert ipc.read_sparse_tensor(sink, validate="strict") == written
+    assert ipc.read_sparse_tensor(written.serialize(), validate="strict") == written
 
 
 @pytest.mark.parametrize("index_type", INDEX_TYPES)

@@ -1,7 +1,5 @@
 """The tables of what each library reads and writes are what they do, in the versions that docs/support.md names."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from importlib.metadata import version

@@ -4,8 +4,6 @@ Where there is no libucx: on Debian `apt install libucx-dev g++`; elsewhere ``CP
 ``LD_LIBRARY_PATH`` say where it lies, or `pip install libucx-cu12`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import shutil

@@ -3,8 +3,6 @@
 What stands in `NOT` is refused, for the reason beside it; nothing stands there that is read.
 """
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Callable

@@ -5,8 +5,6 @@ or "file"), judges those from FIRST on, and prints JSON lines: before each stage
 the parent knows whose fault an end of the process is, and after each input one with the verdicts.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

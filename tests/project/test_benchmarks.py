@@ -3,8 +3,6 @@
 The benchmarks themselves run as slow tests, on small data (`make slow`).
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import math

@@ -1,7 +1,5 @@
 """The Cython that builds the modules: what keeps us below a version, in as few lines as show it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every block of Python and of the command line in README and docs/, and each example, runs and prints what it says."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

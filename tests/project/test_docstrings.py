@@ -1,7 +1,5 @@
 """Every example in a docstring runs and shows what it says, in compiled modules too."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

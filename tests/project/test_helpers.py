@@ -1,7 +1,5 @@
 """The tools of these tests, checked against pyarrow, which shares no code with them or with arrowipc."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from helpers import forge

@@ -1,7 +1,5 @@
 """What is installed and published: parts, size, cost of the import, the source archive, and what git tracks."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import os

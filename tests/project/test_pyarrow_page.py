@@ -1,7 +1,5 @@
 """docs/pyarrow.md line by line: every row of its tables runs in pyarrow and here, and says the truth."""
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import io

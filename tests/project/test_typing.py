@@ -1,7 +1,5 @@
 """What editors and type checkers see of the package: every public name with its type, and mistakes found (issue 23)."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import inspect

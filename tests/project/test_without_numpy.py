@@ -1,7 +1,5 @@
 """Reading, writing, payloads and hand-over need nothing but the standard library; what needs NumPy says so."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

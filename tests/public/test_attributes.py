@@ -1,7 +1,5 @@
 """What people reach for in pyarrow's classes is there under the same name, or the error says what there is instead."""
 
-from __future__ import annotations
-
 import math
 import re
 

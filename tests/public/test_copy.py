@@ -1,7 +1,5 @@
 """`arrowipc.copy`: bodies pass untouched where reader and writer agree, else they are written anew."""
 
-from __future__ import annotations
-
 import io
 import struct
 from typing import Any

@@ -1,7 +1,5 @@
 """What people do wrong first: the error says what was found and what to do next."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
@@ -14,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from helpers import pages
-from helpers.arrays import ipc_bytes
+from helpers.arrays import ipc_bytes, stored
 
 import arrowipc as ipc
 
@@ -215,8 +213,7 @@ def without(packages: str) -> str:
 @pytest.mark.parametrize(("packages", "code", "words"), WITHOUT)
 def test_packages_that_are_missing_are_named(packages, code, words, folder):
     for codec in ("lz4", "zstd"):
-        with ipc.new_file(f"{codec}.arrow", compression=codec) as writer:
-            writer.write(pa.table({"x": [7] * 1000}))
+        stored(Path(f"{codec}.arrow"), pa.table({"x": [7] * 1000}), compression=codec)
     assert words in said(without(packages) + code)
     assert not Path("y.arrow").exists()
 

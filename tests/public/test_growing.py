@@ -1,7 +1,5 @@
 """Following streams that grow."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

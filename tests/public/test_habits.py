@@ -1,7 +1,5 @@
 """What people who come from pyarrow do by habit, where docs/pyarrow.md has no row for it."""
 
-from __future__ import annotations
-
 import copy
 import gzip
 import io

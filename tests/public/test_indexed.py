@@ -1,7 +1,5 @@
 """Streams with an index: every batch as reading in order gives it."""
 
-from __future__ import annotations
-
 import io
 import os
 import random
@@ -23,10 +21,6 @@ from arrowipc.read import file_decoder
 def stream_of(batches: int, rows: int = 3, **options: Any) -> bytes:
     """Batches whose column x counts on."""
     return ipc_bytes([{"x": range(i * rows, (i + 1) * rows)} for i in range(batches)], **options)
-
-
-def stream_of_five() -> tuple[bytes, None]:
-    return stream_of(5), None
 
 
 def in_order(data: bytes) -> list[Any]:
@@ -78,7 +72,9 @@ def test_open_file_reads_a_stream_too(tmp_path):
         ipc.open_file(data, len(data))
 
 
-@pytest.mark.parametrize("make", [replaced, growing, lambda: growing(dictionary_deltas=True), nested, stream_of_five])
+@pytest.mark.parametrize(
+    "make", [replaced, growing, lambda: growing(dictionary_deltas=True), nested, lambda: (stream_of(5), None)]
+)
 @pytest.mark.parametrize("kind", [bytes, bytearray, io.BytesIO, "mapped", "read", "remote"])
 def test_a_reader_of_a_stream_gives_any_batch_while_it_goes_on_in_order(make, kind, tmp_path):
     data = make()[0]

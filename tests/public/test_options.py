@@ -1,7 +1,5 @@
 """The keywords of readers and writers are defined in `arrowipc.options`: nobody who takes them says anything else."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables: batches of one schema, as one thing."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from helpers.arrays import pyarrow_bytes, read_batch

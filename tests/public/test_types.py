@@ -1,7 +1,5 @@
 """Types, fields and schemas: what they accept, how they print and compare, what pyarrow reads of them."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any
@@ -25,37 +23,19 @@ def read_back(schema: Schema) -> Any:
 # Every type, parameterised widely; pyarrow has two of the three interval units only in its C++ part.
 
 LEAVES: list[T.DataType] = [
-    T.null(),
-    T.bool_(),
     *[getattr(T, f"{sign}int{width}")() for sign in ("", "u") for width in (8, 16, 32, 64)],
-    T.float16(),
-    T.float32(),
-    T.float64(),
-    T.utf8(),
-    T.large_utf8(),
-    T.utf8_view(),
-    T.binary(),
-    T.binary(0),
-    T.binary(7),
-    T.binary(2**27),
-    T.large_binary(),
-    T.binary_view(),
+    *[make() for make in (T.null, T.bool_, T.float16, T.float32, T.float64, T.date32, T.date64)],
+    *[make() for make in (T.utf8, T.large_utf8, T.utf8_view, T.binary, T.large_binary, T.binary_view)],
+    *[T.binary(width) for width in (0, 7, 2**27)],
     T.decimal32(9, 2),
     T.decimal64(18, -3),
     T.decimal128(38, 40),
     T.decimal128(1),
     T.decimal256(76, -(2**31)),
-    T.date32(),
-    T.date64(),
-    T.time32("s"),
-    T.time32("ms"),
-    T.time64("us"),
-    T.time64("ns"),
-    *[T.timestamp(unit) for unit in ("s", "ms", "us", "ns")],
-    T.timestamp("us", "UTC"),
-    T.timestamp("ns", "America/New_York"),
-    T.timestamp("s", "+07:30"),
-    *[T.duration(unit) for unit in ("s", "ms", "us", "ns")],
+    *[T.time32(unit) for unit in ("s", "ms")],
+    *[T.time64(unit) for unit in ("us", "ns")],
+    *[make(unit) for make in (T.timestamp, T.duration) for unit in ("s", "ms", "us", "ns")],
+    *[T.timestamp(*each) for each in (("us", "UTC"), ("ns", "America/New_York"), ("s", "+07:30"))],
     T.month_day_nano_interval(),
 ]
 FLAGGED = T.field("x y", T.int16(), nullable=False, metadata={"k": "v"})

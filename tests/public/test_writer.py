@@ -1,7 +1,5 @@
 """How writers behave: schemas, mismatches, nulls, errors, sizes of batches, closing, threads."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Codecs as a process finds them that has used none yet."""
 
-from __future__ import annotations
-
 import pytest
 
 from arrowipc.read import decompress

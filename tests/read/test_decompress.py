@@ -1,7 +1,5 @@
 """Laws of the way from stored bytes to readable ones: codec libraries, decompression, alignment, owners."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

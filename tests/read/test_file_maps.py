@@ -1,7 +1,5 @@
 """Maps of files: the memory of batches that nothing refers to any more is let go of, and values stay what they are."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Statistics of all batches in a footer: they say what the batches' own metadata say, of this file only."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random

@@ -1,7 +1,5 @@
 """Which files paths mean: hidden names, patterns, folders that may be keys, and links: no folder is visited twice."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Batches put together of buffers: what was taken apart is the same again, and what does not fit is refused."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

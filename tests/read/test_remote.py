@@ -1,7 +1,5 @@
 """Files behind URLs: what is fetched, with how many requests, and what is said when a server is broken."""
 
-from __future__ import annotations
-
 import base64
 import struct
 import traceback

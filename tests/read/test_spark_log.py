@@ -1,7 +1,5 @@
 """The log of Spark's streaming sink: only files count that it lists, whatever is in it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Laws of validation: "full" accepts exactly what the format allows, and a refusal names the place."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Executors, servers and clients that are processes of their own: the package travels to them, and they may die."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

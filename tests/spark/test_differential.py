@@ -3,8 +3,6 @@
 A case is made of its number alone: ``cases(spark, folder, [17])`` repeats what failed.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import random
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The blocks of README and docs/ for Spark run and print what the page shows."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

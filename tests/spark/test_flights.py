@@ -1,7 +1,5 @@
 """The job of examples/flights, on flights and on data of the user's: it agrees, writes, reports, sees differences."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Folders read as Spark reads those of Parquet: the Python data source gives the same columns and rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path

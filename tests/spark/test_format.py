@@ -1,7 +1,5 @@
 """Arrow files as a file format of Spark: what the twins in Parquet (``helpers.twins``) cannot say."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -11,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from helpers.arrays import stored
+from helpers.spark import put
 from helpers.twins import TYPES
 from pyspark.sql import DataFrame, SparkSession
 
@@ -86,8 +86,7 @@ def test_no_code_that_a_file_names_runs(spark: SparkSession, tmp_path: Path) -> 
     texts = [stated(spoken), stated(python), stated(nested), "{", "[" * 5000, '{"type":"struct","fields":7}']
     for number, text in enumerate(texts):
         schema = pa.schema([("a", pa.int64())], {"arrowipc:spark_schema": text})
-        with pa.ipc.new_file(tmp_path / f"{number}.arrow", schema) as writer:
-            writer.write(pa.record_batch([[5]], schema=schema))
+        put(tmp_path / f"{number}.arrow", pa.record_batch([[5]], schema=schema))
         found = load(spark, tmp_path / f"{number}.arrow")
         assert found.schema.simpleString() == "struct<a:bigint>"
         assert found.collect() == [(5,)]
@@ -98,9 +97,7 @@ def test_a_time_of_day_is_a_bigint_where_the_session_refuses_time(
     spark: SparkSession, conf: Any, tmp_path: Path
 ) -> None:
     kinds = (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))
-    table = pa.table({str(kind): pa.array([1, None], kind) for kind in kinds})
-    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as writer:
-        writer.write_table(table)
+    put(tmp_path / "t.arrow", pa.record_batch({str(kind): pa.array([1, None], kind) for kind in kinds}))
     conf("spark.sql.timeType.enabled", "false")
     found = load(spark, tmp_path / "t.arrow")
     assert {field.dataType.simpleString() for field in found.schema} == {"bigint"}
@@ -156,16 +153,13 @@ def test_torn_files_and_streams(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_file_that_changes_is_named(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(0, 100, 1, 1).write.format("arrowipc").save(str(tmp_path / "out"))
     frame, changed = load(spark, tmp_path / "out"), one_file(tmp_path / "out")
-    with ipc.new_file(changed) as writer:
-        writer.write({"id": [7]})
+    stored(changed, {"id": [7]})
     with pytest.raises(Exception, match=rf"(?s){changed.name}: the file had \d+ bytes when it was listed and has"):
         frame.collect()
 
 
 def test_what_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    with ipc.new_file(tmp_path / "x.arrow") as writer:
-        writer.write({"a": [1, 2], "b": ["x", "y"]})
-        writer.write({"a": [1 << 40, 2], "b": ["x", "y"]})
+    stored(tmp_path / "x.arrow", [{"a": [1, 2], "b": ["x", "y"]}, {"a": [1 << 40, 2], "b": ["x", "y"]}])
     given = spark.read.format("arrowipc")
     with pytest.raises(Exception, match=r"(?s)x\.arrow: record batch 1: column 'a' holds a value that int cannot"):
         given.schema("a int").load(str(tmp_path)).collect()
@@ -262,8 +256,7 @@ def test_statistics_are_those_that_python_computes(spark: SparkSession, base: Da
 
 @pytest.mark.parametrize("change", ["renamed", "more rows"])
 def test_statistics_that_a_tool_copied_are_not_believed(spark: SparkSession, tmp_path: Path, change: str) -> None:
-    with ipc.new_file(tmp_path / "x.arrow", statistics=True) as writer:
-        writer.write({"x": [1, 2], "y": [100, 200]})
+    stored(tmp_path / "x.arrow", {"x": [1, 2], "y": [100, 200]}, statistics=True)
     with pa.ipc.open_file(tmp_path / "x.arrow") as reader:
         batch, metadata = reader.get_batch_with_custom_metadata(0)
     if change == "renamed":
@@ -287,9 +280,9 @@ def test_far_files_are_read_as_near_ones(spark: SparkSession, counted: Path, bel
 
 def test_of_far_files_only_ranges_of_the_chosen_columns_are_read(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("fs.viewfs.mounttable.wide.link./tables", tmp_path.as_uri())
-    with ipc.new_file(tmp_path / "x.arrow", statistics=True) as writer:
-        for start in range(0, 40_000, 10_000):
-            writer.write({f"c{number}": [*range(start, start + 10_000)] for number in range(20)})
+    starts = range(0, 40_000, 10_000)
+    parts = [{f"c{number}": [*range(start, start + 10_000)] for number in range(20)} for start in starts]
+    stored(tmp_path / "x.arrow", parts, statistics=True)
 
     def counted_bytes(frame: DataFrame) -> tuple[Any, int]:
         systems = spark._jvm.org.apache.hadoop.fs.FileSystem

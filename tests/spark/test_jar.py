@@ -1,7 +1,5 @@
 """The jar: built once into a cache that nobody else can write to, or why not; its sessions; and the Java for them."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """The core in the JVM gives the schema, the values and the errors of the Python data source, for every type."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

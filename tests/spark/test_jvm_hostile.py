@@ -3,9 +3,6 @@
 The core alone reads many inputs, and all of Spark, in a JVM of 1 GiB, fewer of the same.
 """
 
-from __future__ import annotations
-
-import io
 import json
 import re
 import struct
@@ -16,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrow_columns, golden, java, mutate
+from helpers import arrays, arrow_columns, golden, java, mutate
 from helpers.processes import rounds
 from hostile import bombs
 
@@ -165,12 +162,7 @@ def written(kind: str, codec: str | None, batches: int = 1) -> bytes:
     )
     batch = batch.append_column("v", pa.array(texts, pa.string_view())).append_column("m", pa.array([2] * 40))
     schema = batch.schema.set(0, batch.schema.field(0).with_metadata({"k": "x"})).with_metadata({"key": "value"})
-    new = {"file": pa.ipc.new_file, "stream": pa.ipc.new_stream}[kind]
-    out = io.BytesIO()
-    with new(out, schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
-        for _ in range(batches):
-            writer.write_batch(batch.cast(schema))
-    return out.getvalue()
+    return arrays.pyarrow_bytes([batch.cast(schema)] * batches, kind, compression=codec)
 
 
 def metadata(data: bytes) -> list[int]:

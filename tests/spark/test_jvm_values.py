@@ -1,7 +1,5 @@
 """Values that the JVM reads are the same however Spark evaluates and copies them; pruning leaves out no row."""
 
-from __future__ import annotations
-
 import datetime as dt
 import random
 from decimal import Decimal
@@ -10,10 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from helpers.arrays import stored
 from helpers.arrow_columns import COLUMNS, file, held
 from pyspark.sql import DataFrame, SparkSession
-
-import arrowipc as ipc
 
 pytestmark = pytest.mark.spark
 
@@ -68,10 +65,7 @@ def same_with_and_without_pruning(
     spark: SparkSession, path: Path, table: pa.Table, rows: int, conditions: list[str]
 ) -> Any:
     """The numbers of the rows that pass each condition, by batches with statistics, and as Spark alone finds them."""
-    with ipc.new_file(path, statistics=True) as writer:
-        for batch in table.to_batches(max_chunksize=rows):
-            writer.write(batch)
-    frame = load(spark, path)
+    frame = load(spark, stored(path, table.to_batches(max_chunksize=rows), statistics=True))
     frame.createOrReplaceTempView("pruned")
     asked = [f"select {at} at, collect_list(id) ids from pruned where {each}" for at, each in enumerate(conditions)]
     found = {row["at"]: sorted(row["ids"]) for row in spark.sql(" union all ".join(asked)).collect()}

@@ -1,7 +1,5 @@
 """Drivers that are killed with all their processes: what Spark's protocols promise of our files, and no more."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

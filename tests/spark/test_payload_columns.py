@@ -1,7 +1,5 @@
 """Column functions: from_arrow gives the rows that decode_payloads gives, and to_arrow is its inverse."""
 
-from __future__ import annotations
-
 import datetime as dt
 from typing import Any
 

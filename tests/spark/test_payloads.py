@@ -1,7 +1,5 @@
 """Payload columns: what decode_payloads gives is what pyarrow reads from each payload, row for row."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import random
@@ -13,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import COLUMNS, file, stream
+from helpers.spark import collected
 from hypothesis import given, settings, strategies as st_
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, types as st
@@ -274,17 +273,13 @@ def test_each_type_in_payloads_written_by_pyarrow(name: str) -> None:
     assert flat(column.slice(2), column, schema=schema, on_error="null") == values[2:] + expected_rows
 
 
-@pytest.mark.parametrize("kind", ["new_stream", "new_file"])
+@pytest.mark.parametrize("write", [stream, file])
 @pytest.mark.parametrize("codec", [None, "zstd"])
-def test_mutated_payloads_give_rows_or_an_arrow_ipc_error(kind: str, codec: str | None) -> None:
+def test_mutated_payloads_give_rows_or_an_arrow_ipc_error(write: Any, codec: str | None) -> None:
     dice = random.Random(20261120)
     words = pa.array(["red", "green", None]).dictionary_encode()
     batch = pa.record_batch({"n": [1, None, 3], "t": ["é", None, "abcdefghijklmnop"], "d": words})
-    sink = pa.BufferOutputStream()
-    with getattr(pa.ipc, kind)(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
-        writer.write_batch(batch)
-    good = sink.getvalue().to_pybytes()
-    wanted = to_spark_schema(batch.schema)
+    good, wanted = write(batch, compression=codec), to_spark_schema(batch.schema)
     for _ in range(250):
         bad = bytearray(good)
         bad[dice.randrange(len(bad))] = dice.randrange(256)
@@ -314,10 +309,6 @@ def test_mutated_payloads_give_rows_or_an_arrow_ipc_error(kind: str, codec: str 
 def messages(spark: SparkSession) -> DataFrame:
     payloads = [stream(small(number)) for number in range(50)]
     return spark.createDataFrame(pa.Table.from_batches([table(*payloads, None)])).repartition(2).cache()
-
-
-def collected(frame: DataFrame) -> list[dict[str, Any]]:
-    return sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: row["id"])
 
 
 def test_decode_payloads(messages: DataFrame) -> None:

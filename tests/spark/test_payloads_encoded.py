@@ -1,12 +1,11 @@
 """Payloads made in Spark: what encode_payloads writes is what pyarrow reads, and decodes to equal rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from helpers.spark import collected
 from helpers.twins import TYPES
 from pyspark.sql import DataFrame, SparkSession
 
@@ -185,10 +184,6 @@ def test_rows_that_no_payload_can_wait_for() -> None:
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_batches([numbered(0, 100)])).repartition(3)
-
-
-def collected(frame: DataFrame) -> list[dict[str, Any]]:
-    return sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: row["id"])
 
 
 def test_encode_and_decode(rows: DataFrame) -> None:

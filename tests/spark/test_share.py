@@ -1,7 +1,5 @@
 """Shared data: one copy in the memory of a host, whatever the number of its Python workers."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.arrow_columns import stream
 from helpers.processes import run_python, start
 from pyspark.sql import SparkSession
 
@@ -115,11 +114,6 @@ def _contents(path: Path) -> bytes:
         return b""
 
 
-def _someones(token: str) -> Shared:
-    """Shared data whose broker is said to be there already."""
-    return Shared(token, new_tag(), new_tag())
-
-
 @contextlib.contextmanager
 def _claimed(shared: Shared, streams: Any, **options: Any) -> Iterator[dissociated.Server]:
     """A server under the name of a broker."""
@@ -136,14 +130,11 @@ def _broken_messages(name: bytes) -> ReadyMessages:
     lie = np.frombuffer(offsets, "<i4").copy()
     lie[500] = 1 << 30
     array = pa.Array.from_buffers(pa.string(), 1000, [None, pa.py_buffer(lie), values])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, data.schema) as writer:
-        writer.write_batch(pa.record_batch([array], ["s"]))
-    return ReadyMessages(MessageReader(sink.getvalue()))
+    return ReadyMessages(MessageReader(stream(pa.record_batch([array], ["s"]))))
 
 
 def test_what_is_sent_by_whoever_has_the_name_is_validated() -> None:
-    shared = _someones("sent")
+    shared = Shared("sent", new_tag(), new_tag())  # whose broker is said to be there already
     # Any body is sent that is smaller than this.
     options = {"transport_options": {"least_bytes": 1 << 30}}
     with _claimed(shared, _broken_messages, **options), pytest.raises(FormatError, match="offset"):
@@ -154,7 +145,7 @@ def test_what_is_sent_by_whoever_has_the_name_is_validated() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, too")
 def test_a_name_that_another_user_has_taken_is_not_asked() -> None:
-    shared = _someones("taken")
+    shared = Shared("taken", new_tag(), new_tag())
     with start("-c", SQUATTER, f"@arrowipc-share-{os.getuid()}-taken", shared._want_data) as squatter:
         assert squatter.stdout is not None
         assert squatter.stdin is not None

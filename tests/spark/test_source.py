@@ -1,7 +1,5 @@
 """Reading with the Python data source: paths, options, tasks, damage, and what Spark makes of it."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """What users of Spark do with files, with this format and with Parquet: the same rows, schemas, files, plans."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import json

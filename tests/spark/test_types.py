@@ -1,7 +1,5 @@
 """Every Arrow type becomes the Spark type that is promised, value for value, nested and sliced too."""
 
-from __future__ import annotations
-
 import uuid
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """Writing with the Python data source: types, options, and what a directory holds after failures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

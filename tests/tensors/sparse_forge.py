@@ -1,7 +1,5 @@
 """SparseTensor messages put together by hand after the text of SparseTensor.fbs, right ones and broken ones."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +7,7 @@ from typing import Any
 
 from helpers.forge import V5, Table, encapsulate, flatbuffer
 
-INT, FLOAT, UTF8, BOOL, FIXED_SIZE_BINARY = "Int", "FloatingPoint", "Utf8", "Bool", "FixedSizeBinary"
+INT, FLOAT, UTF8, FIXED_SIZE_BINARY = "Int", "FloatingPoint", "Utf8", "FixedSizeBinary"
 PARAMETERS = {INT: ("bitWidth", "is_signed"), FLOAT: ("precision",), FIXED_SIZE_BINARY: ("byteWidth",)}
 
 #: The name of a type and its parameters.
@@ -65,25 +63,20 @@ def coo(
 
 
 def csx(
-    axis: int,
-    indptr: tuple[int, int] | None,
-    indices: tuple[int, int] | None,
-    indptr_kind: Kind = INT64,
-    indices_kind: Kind = INT64,
+    axis: int, indptr: tuple[int, int] | None, indices: tuple[int, int] | None, kinds: Sequence[Kind] = (INT64, INT64)
 ) -> Table:
-    kinds = {"indptrType": type_of(indptr_kind), "indicesType": type_of(indices_kind)}
-    return table("SparseMatrixIndexCSX", compressedAxis=axis, indptrBuffer=indptr, indicesBuffer=indices, **kinds)
+    slots = {"indptrType": type_of(kinds[0]), "indicesType": type_of(kinds[1])}
+    return table("SparseMatrixIndexCSX", compressedAxis=axis, indptrBuffer=indptr, indicesBuffer=indices, **slots)
 
 
 def csf(
     indptr: Sequence[tuple[int, int]] | None,
     indices: Sequence[tuple[int, int]] | None,
     order: Sequence[int] | None,
-    indptr_kind: Kind = INT64,
-    indices_kind: Kind = INT64,
+    kinds: Sequence[Kind] = (INT64, INT64),
 ) -> Table:
-    kinds = {"indptrType": type_of(indptr_kind), "indicesType": type_of(indices_kind)}
-    return Table("SparseTensorIndexCSF", indptrBuffers=indptr, indicesBuffers=indices, axisOrder=order, **kinds)
+    slots = {"indptrType": type_of(kinds[0]), "indicesType": type_of(kinds[1])}
+    return Table("SparseTensorIndexCSF", indptrBuffers=indptr, indicesBuffers=indices, axisOrder=order, **slots)
 
 
 def message(

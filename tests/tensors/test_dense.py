@@ -1,7 +1,5 @@
 """Dense tensors: exchanged with pyarrow, of every type and layout, through every source and sink."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import mmap

@@ -1,7 +1,5 @@
 """Columns of tensors: the canonical extension types, exchanged with pyarrow, and their untrusted metadata."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

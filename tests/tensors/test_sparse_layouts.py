@@ -1,11 +1,8 @@
 """Sparse tensors in memory: parts, layouts, and the objects of other libraries."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import pickle
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -381,15 +378,11 @@ def test_pydata_sparse_in_each_layout():
 # -- PyTorch -------------------------------------------------------------------------------------------------
 
 
-def imported_torch() -> Any:
-    return pytest.importorskip("torch", exc_type=ImportError)
-
-
 @pytest.mark.slow  # the import alone takes seconds
 @pytest.mark.nosanitize
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_torch_in_each_layout():
-    torch = imported_torch()
+    torch = pytest.importorskip("torch", exc_type=ImportError)
     dense = torch.from_numpy(DENSE.copy())
     for made, layout in (
         (dense.to_sparse(), ipc.SparseCOOTensor),
@@ -412,7 +405,7 @@ def test_torch_in_each_layout():
 @pytest.mark.nosanitize
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_torch_tensors_that_are_not_coalesced_and_such_as_do_not_fit():
-    torch = imported_torch()
+    torch = pytest.importorskip("torch", exc_type=ImportError)
     loose = torch.sparse_coo_tensor([[1, 0, 1]], [1.0, 2.0, 4.0], (3,))
     tensor = ipc.SparseCOOTensor.from_torch(loose)
     assert not tensor.is_canonical

@@ -1,7 +1,5 @@
 """SparseTensor messages assembled by hand are read as the schema text says, broken ones refused by name."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -84,8 +82,7 @@ def csx_message(
 ) -> bytes:
     body = Body()
     places = [body.add(pack(INTEGERS[kind], each), padded) for kind, each in zip(kinds, (indptr, columns), strict=True)]
-    index = {"axis": axis, "indptr": places[0], "indices": places[1]}
-    index |= {"indptr_kind": kinds[0], "indices_kind": kinds[1]}
+    index = {"axis": axis, "indptr": places[0], "indices": places[1], "kinds": kinds}
     return made_of(body, csx, index, 9, padded, **{"shape": (5, 6) if axis else (6, 5), **changes})
 
 
@@ -103,8 +100,8 @@ def csf_message(
         found = [body.add(pack(INTEGERS[kind], level), padded) for level in levels]
         return [(at, len(level)) for (at, _), level in zip(found, levels, strict=True)] if counted else found
 
-    index = {"indptr": placed(kinds[0], indptr), "indices": placed(kinds[1], nodes), "order": (0, 1, 2, 3)}
-    index |= {"indptr_kind": kinds[0], "indices_kind": kinds[1]}
+    index: dict[str, Any] = {"indptr": placed(kinds[0], indptr), "indices": placed(kinds[1], nodes)}
+    index |= {"order": (0, 1, 2, 3), "kinds": kinds}
     return made_of(body, csf, index, len(nodes[-1]), padded, **changes)
 
 
@@ -222,9 +219,9 @@ def test_a_tensor_without_values_of_each_layout():
         zeros = body.add(bytes(4 * kinds[1] // 8))
         zero = zeros[0], kinds[1] // 8
         coordinates = ipc.read_sparse_tensor(message(body, coo(empty, kinds), (0, 3), 0, empty))
-        matrix = ipc.read_sparse_tensor(message(body, csx(0, zeros, empty, kinds, kinds), (3, 2), 0, empty))
+        matrix = ipc.read_sparse_tensor(message(body, csx(0, zeros, empty, (kinds, kinds)), (3, 2), 0, empty))
         tree = ipc.read_sparse_tensor(
-            message(body, csf([zero, zero], [empty] * 3, (0, 1, 2), kinds, kinds), (1, 2, 3), 0, empty)
+            message(body, csf([zero, zero], [empty] * 3, (0, 1, 2), (kinds, kinds)), (1, 2, 3), 0, empty)
         )
         assert coordinates.to_dense().shape == (0, 3)
         assert not matrix.to_dense().any()

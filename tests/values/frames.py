@@ -1,7 +1,5 @@
 """Frames of pandas as lines of text, to compare those of two processes; run as a program, without pyarrow."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

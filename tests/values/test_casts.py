@@ -1,7 +1,5 @@
 """Casts give what pyarrow's safe casts give, or an error that says what to do."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 

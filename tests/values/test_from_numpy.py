@@ -1,7 +1,5 @@
 """NumPy arrays as columns: not copied where the buffer is the same, cast only without loss."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gc
 import math

@@ -1,7 +1,5 @@
 """Arrays and batches made of Python values: the inverse of to_pylist, pyarrow's where both mean the same."""
 
-from __future__ import annotations
-
 import ctypes
 import datetime as dt
 import decimal

@@ -1,7 +1,5 @@
 """Types of columns that nobody named: what pyarrow infers, or an error that says what to do."""
 
-from __future__ import annotations
-
 import datetime as dt
 import enum
 import uuid

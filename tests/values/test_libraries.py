@@ -1,7 +1,5 @@
 """To and from libraries by name: the objects that their users expect, with pyarrow and without it (issue 23)."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import sys

@@ -1,7 +1,5 @@
 """Pickles: the same again in any protocol and process, no larger than their rows, believed in nothing (issue 23)."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import copy
 import multiprocessing

@@ -1,7 +1,5 @@
 """What people see in terminals and notebooks: complete for small data, bounded for any, and never markup."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """Arrays as NumPy arrays: views where the buffers are one, the same values everywhere else."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """Frames of pandas: the same with pyarrow and without it, and those that pyarrow makes where it makes right ones."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import sys

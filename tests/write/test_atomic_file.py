@@ -1,7 +1,5 @@
 """A path holds the old complete file or the new one, whatever happens, and nothing is left beside it."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

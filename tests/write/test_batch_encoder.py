@@ -1,7 +1,5 @@
 """The bytes between the bodies: prefixes, end markers, magic, footers, metadata; and single messages."""
 
-from __future__ import annotations
-
 import struct
 
 import pyarrow as pa

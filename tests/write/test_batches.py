@@ -1,7 +1,5 @@
 """What people hand to `writer.write`: objects of other libraries, our own, dicts, and chains of them."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from helpers import optional

@@ -1,7 +1,5 @@
 """What buffers become when a writer compresses them: prefixes, frames, threads, memory, refusals."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import Any

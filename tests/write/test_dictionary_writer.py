@@ -1,7 +1,5 @@
 """Dictionaries on their way out: whoever reads what goes out before a batch finds the values of the batch."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Where writers write to: paths, file objects, sockets, pipes, memory; and what can go wrong there."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import io
