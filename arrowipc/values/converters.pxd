@@ -29,7 +29,7 @@ cdef class Converter:
     cdef object held                # what the bytes of the value in work belong to
     cdef int depth                  # fields above the one in work that change positions
     cdef int32_t[MAX_NESTED] above
-    cdef Converter user             # while dictionary values are being looked up: who does that,
+    cdef Converter user             # who makes values of dictionaries or runs,
     cdef int32_t user_field         # and for which field
 
     cdef uint8_t* room(self, int32_t buffer, int64_t size) except NULL

@@ -4,46 +4,46 @@ A field takes a list of values at a time. A nested field makes one list per chil
 so that every leaf is filled by one loop. Positions change on the way down; `above` remembers the fields that
 change them, and only an error walks back to the row.
 
-Dictionaries and runs compare values by a key made of what is stored: 0.0 and -0.0 are two values, 1 and
-Decimal("1.0") are one, whatever Python says of them.
+Dictionaries and runs are made of columns of plain values, which a `MemoTable` numbers by what is stored: 0.0 and -0.0
+are two values, 1 and Decimal("1.0") are one, whatever Python says of them.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uintptr_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from arrowipc._core cimport (
-    Columns, DictionaryPlan, Plan, Recent, Source, field_name, field_path, identity, level_of, limits_data,
+    Columns, DictionaryPlan, Memory, Plan, Recent, Source, field_name, field_path, identity, level_of, limits_data,
 )
 from arrowipc.cdata.import_array cimport import_array
 from arrowipc.columns.array cimport Array, dictionary_array, make_array
 from arrowipc.columns.elements cimport MAX_VALUES, check_native, count_bytes
 from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, share_dictionaries, single_column
+from arrowipc.distinct.memo_table cimport SPELLED_LEAST, MemoTable, new_budget
+from arrowipc.distinct.unifier cimport Unifier, new_unifier
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport (
     Buffer_SIZE, FieldNode_SIZE, IntervalUnit_YEAR_MONTH, MetadataVersion_V5, TimeUnit_NANOSECOND, Type_Binary,
-    Type_BinaryView, Type_Date, Type_Decimal,
-    Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_LargeBinary, Type_Map, Type_Time,
-    Type_Timestamp,
+    Type_BinaryView, Type_Date, Type_Decimal, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval,
+    Type_LargeBinary, Type_Map, Type_Time, Type_Timestamp,
 )
 from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec
 from arrowipc.inline.loads cimport get_bit, load_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
-    LAYOUT_LIST32, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
-    LEVEL_NONE, BatchHeader, Extent, FieldPlan, LimitsData, ViewRange,
+    LAYOUT_LIST32, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LEVEL_NONE, BatchHeader, Extent,
+    FieldPlan, LimitsData, ViewRange,
 )
 from arrowipc.inline.threads cimport FREE_THREADED
 from arrowipc.metadata.schema_reader cimport children_of, message_plan, plan_field, python_plan
 from arrowipc.read.decoders cimport check_dictionary, locate
 from arrowipc.read.decompress cimport normalise
 from arrowipc.read.validate cimport validate
-from arrowipc.values.converters cimport IS_NULL, STORED, Converter, is_numpy, item, whole
+from arrowipc.values.converters cimport STORED, Converter, is_numpy, item, whole
 
 import sys
 
@@ -106,13 +106,14 @@ cdef class Builder(Converter)
 cdef class DictionaryValues:
     """The values of one dictionary while they are being collected."""
 
-    cdef Builder builder
-    cdef dict seen              # key of a value -> its index
-    cdef list items             # the values, in the order of their first use
-    cdef Columns columns        # once they are built, or those of an array that was given
+    cdef Builder builder        # of their plan; it only says what they take
+    cdef Unifier unifier        # those that were used
+    cdef Columns given          # those of an array, in their place
     cdef bint filled            # an index was needed where there is no value
     cdef int users              # fields that use it, over all levels
-    cdef int height             # dictionaries inside dictionaries below it
+
+    cdef Columns columns(self):
+        return self.unifier.values() if self.given is None else self.given
 
 
 cdef class Builder(Converter):
@@ -124,7 +125,7 @@ cdef class Builder(Converter):
     cdef set repeating          # structs that have two children of one name
     cdef dict kinds             # DataType of fields, by field
 
-    def __init__(self, Plan plan, dict dictionaries):
+    def __init__(self, Plan plan, dict dictionaries, bint again=False):
         cdef DictionaryPlan dictionary
         cdef DictionaryValues values
         cdef int32_t f
@@ -133,16 +134,15 @@ cdef class Builder(Converter):
         self.places = {}
         self.repeating = set()
         self.kinds = {}
+        if again:
+            return
         for dictionary in plan.dictionaries:
-            values = dictionaries.get(dictionary.id)
-            if values is None:
+            if dictionary.id not in dictionaries:
                 values = DictionaryValues.__new__(DictionaryValues)
-                values.seen = {}
-                values.items = []
                 values.builder = Builder(dictionary.values, dictionaries)
-                for below in dictionary.values.dictionaries:
-                    values.height = max(values.height,
-                                        (<DictionaryValues> dictionaries[(<DictionaryPlan> below).id]).height + 1)
+                below = [(<DictionaryValues> dictionaries[(<DictionaryPlan> each).id]).unifier
+                         for each in dictionary.values.dictionaries]
+                values.unifier = new_unifier(dictionary.values, tuple(below), new_budget(SPELLED_LEAST, ""), True)
                 dictionaries[dictionary.id] = values
         for f in range(plan.d.n_fields):
             if plan.d.fields[f].dictionary >= 0:
@@ -459,148 +459,94 @@ cdef class Builder(Converter):
 
     # Encodings.
 
-    cdef object key(self, int32_t f, int64_t at, object value):
-        """What a value is stored as, in a form that can be hashed; None for null."""
-        cdef const FieldPlan* field = &self.p.fields[f]
-        cdef int layout = field.layout
-        cdef uint8_t[32] small
-        cdef uint8_t* out = small
-        if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
-            if value is not None and value is not self.filler:
-                value = self.word(f, at, value)
-                if type(value) is str and not value.isascii() and holds_surrogates(value):
-                    self.refuse(f, at, "text that UTF-8 can hold", value)
-                return value
-        if value is None:
-            if not field.flags & FIELD_NULLABLE:
-                self.blame(f, at, "is null, and the field is not nullable")
-            return None
-        if value is self.filler:
-            return None
-        if field.flags & FIELD_ENCODED or layout >= LAYOUT_LIST32 or layout == LAYOUT_NULL:
-            return self.nested_key(f, at, value)
-        if layout == LAYOUT_BOOL:
-            return self.truth(f, at, value)
-        if field.type == Type_Int and type(value) is int:
-            self.store(f, at, value, out)
-            return value
-        stored = PyBytes_FromStringAndSize(NULL, field.width)
-        out = <uint8_t*> <char*> stored
-        memset(out, 0, field.width)
-        if self.store(f, at, value, out) == IS_NULL:
-            return self.key(f, at, None)
-        return int(value) if field.type == Type_Int else stored
-
-    cdef object nested_key(self, int32_t f, int64_t at, object value):
-        """The same for nested and encoded fields."""
-        cdef const FieldPlan* field = &self.p.fields[f]
-        cdef int layout = field.layout
-        cdef int32_t ordinal = 0, child
-        cdef Builder inner
-        cdef list children = children_of(self.plan, f), parts
-        if field.flags & FIELD_ENCODED:
-            inner = self.values_of(f).builder
-            inner.user = self
-            inner.user_field = f
-            found = inner.key(0, at, value)
-            inner.user = None
-            return found
-        if layout == LAYOUT_RUN_END:
-            return self.key(children[1], at, value)
-        if layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
-            value = self.member(f, at, value, &ordinal)
-            return (ordinal, self.key(children[ordinal], at, value))
-        if layout == LAYOUT_STRUCT:
-            parts = [[] for _ in children]
-            self.row(f, at, value, self.names_of(f), parts)
-            return tuple([self.key(child, at, part[0]) for child, part in zip(children, parts)])
-        if field.type == Type_Map:
-            keys, values = [], []
-            self.pairs(f, at, value, keys, values)
-            child = self.p.fields[f + 2].end
-            return tuple([(self.key(f + 2, at, key), self.key(child, at, entry))
-                          for key, entry in zip(keys, values)])
-        if layout == LAYOUT_NULL:
-            self.refuse(f, at, "None, as in every row of a null column", value)
-        parts = self.elements(f, at, value)
-        if layout == LAYOUT_FIXED_LIST and len(parts) != field.width:
-            self.refuse(f, at, f"a list of {field.width}", value, f"it has {len(parts)}")
-        return tuple([self.key(f + 1, at, part) for part in parts])
+    cdef Columns alone(self, int32_t f, Plan plan, list items):
+        """Values of field `f` as the one column of a plan."""
+        cdef Builder inner = Builder(plan, self.dictionaries, True)
+        inner.user, inner.user_field = self, f
+        inner.column(0, items)
+        return inner.finish(Columns.__new__(Columns), inner.d.nodes[0].length, values_below(self.dictionaries, plan))
 
     cdef int encoded(self, int32_t f, list items) except -1:
         """Indices of a dictionary, which collects the values that are new."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef DictionaryValues values = self.values_of(f)
-        cdef Builder inner = values.builder
-        cdef int64_t count = self.d.nodes[f].length, index, i
-        cdef int64_t most = largest(field.width, field.flags & FIELD_SIGNED != 0)
+        cdef int64_t count = self.d.nodes[f].length, most = largest(field.width, field.flags & FIELD_SIGNED != 0)
+        cdef int64_t start, end = 0, i
         cdef uint8_t* out = self.room(field.first_buffer + 1, count * field.width)
-        cdef int layout = inner.p.fields[0].layout
-        cdef bint text = layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW
-        cdef object simple = str if text and inner.p.fields[0].type not in BINARY else None
-        cdef PyObject* found
-        inner.user = self
-        inner.user_field = f
+        cdef Memory numbers = Memory(8 * count)
+        cdef int64_t* number = <int64_t*> numbers.data
+        cdef const uint8_t* valid
+        cdef list given = items
+        cdef Columns columns
         for i in range(count):
-            value = item(items, i, count)
-            # What was seen as a str needs no second look.
-            found = PyDict_GetItemWithError(values.seen, value) if type(value) is simple else NULL
-            if found == NULL:
-                key = None
-                if value is None:
-                    self.null(f, i, True)
-                elif value is not self.filler:
-                    key = inner.key(0, i, value)
-                    item(items, 0, count)
-                if key is None:
-                    if value is not None:
-                        # Under a null parent, or NaT.
-                        self.null(f, i, value is not self.filler)
-                    values.filled = values.filled or not field.flags & FIELD_NULLABLE
-                    store_int(out, i, field.width, 0)
-                    continue
-                found = PyDict_GetItemWithError(values.seen, key)
-            if found == NULL:
-                index = len(values.items)
-                if index > most:
-                    self.blame(f, i, f"this is distinct value {index + 1:,} of the dictionary, too many for "
-                                     f"{8 * field.width}-bit indices; use a wider index type")
-                values.seen[key] = index
-                values.items.append(value)
-            else:
-                index = <object> found
-            store_int(out, i, field.width, index)
-        inner.user = None
+            if item(items, i, count) is None:
+                self.null(f, i, True)
+        if self.d.nodes[f].null_count:
+            given = [self.filler if value is None else value for value in items]
+        columns = self.alone(f, values.builder.plan, given)
+        if count:
+            item(items, 0, count)
+        valid = validity(&columns.d, 0)
+        while end < count:
+            start = end
+            while end < count and given[end] is not self.filler and (valid == NULL or get_bit(valid, end)):
+                end += 1
+            values.unifier.table.add(columns, start, end - start, number)
+            for i in range(start, end):
+                if number[i - start] > most:
+                    self.blame(f, i, f"this is distinct value {number[i - start] + 1:,} of the dictionary, too many "
+                                     f"for {8 * field.width}-bit indices; use a wider index type")
+                store_int(out, i, field.width, number[i - start])
+            if end < count:
+                # None, under a null parent, or NaT.
+                if items[end] is not None:
+                    self.null(f, end, given[end] is not self.filler)
+                values.filled = values.filled or not field.flags & FIELD_NULLABLE
+                store_int(out, end, field.width, 0)
+                end += 1
         return 0
 
     cdef int runs(self, int32_t f, list items) except -1:
         cdef int32_t values = self.p.fields[f + 1].end, width = self.p.fields[f + 1].width
-        cdef int64_t count = self.d.nodes[f].length, most = largest(width, True), i
+        cdef int64_t count = self.d.nodes[f].length, most = largest(width, True), start, end = 0, last = -1, i
         cdef uint8_t* out
-        cdef list firsts = [], ends = []
+        cdef list firsts = [], starts = []
+        cdef int64_t* number
+        cdef Memory numbers
+        cdef Columns columns
+        cdef MemoTable table
+        from arrowipc.schemas import Schema
+
         if count > most:
             self.blame(f, most, f"{count:,} rows are more than {8 * width}-bit run ends can count; "
                                 "use wider run ends")
-        last = None
         for i in range(count):
-            value = item(items, i, count)
-            if value is None and not self.p.fields[f].flags & FIELD_NULLABLE:
+            if item(items, i, count) is None and not self.p.fields[f].flags & FIELD_NULLABLE:
                 self.blame(f, i, "is null, and the field is not nullable")
-            key = self.key(values, i, value)
-            item(items, 0, count)
-            # A slot under a null parent goes on with whatever run there is.
-            if i and (key == last or value is self.filler):
-                continue
-            if i:
-                ends.append(i)
-            firsts.append(value)
-            last = key
+        table = MemoTable(plan_of(Schema([plan_field(self.plan, values)])))
+        columns = self.alone(values, table.plan, items)
         if count:
-            ends.append(count)
-        out = self.room(self.p.fields[f + 1].first_buffer + 1, len(ends) * width)
-        for i in range(len(ends)):
-            store_int(out, i, width, ends[i])
-        self.d.nodes[f + 1].length = len(ends)
+            item(items, 0, count)
+        numbers = Memory(8 * count)
+        number = <int64_t*> numbers.data
+        while end < count:
+            start = end
+            while end < count and items[end] is not self.filler:
+                end += 1
+            table.add(columns, start, end - start, number + start)
+            if end < count:
+                # A slot under a null parent goes on with whatever run there is.
+                number[end] = number[end - 1] if end else -1
+                end += 1
+        for i in range(count):
+            if i == 0 or number[i] != last:
+                firsts.append(items[i])
+                starts.append(i)
+            last = number[i]
+        out = self.room(self.p.fields[f + 1].first_buffer + 1, len(starts) * width)
+        for i in range(len(starts)):
+            store_int(out, i, width, starts[i + 1] if i + 1 < len(starts) else count)
+        self.d.nodes[f + 1].length = len(starts)
         return self.below(f, values, firsts)
 
     cdef bint shares(self, int32_t f) except -1:
@@ -652,14 +598,6 @@ cdef bint takes_class(const FieldPlan* field, object value, bint loose) except -
     if kind == Type_Timestamp:
         return isinstance(value, datetime.datetime) or is_numpy(value, "datetime64")
     return isinstance(value, datetime.timedelta) or is_numpy(value, "timedelta64")
-
-
-cdef bint holds_surrogates(str text) except -1:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 # Plans of the types that arrays were built of last, found by identity: making one costs more than filling a
@@ -903,41 +841,39 @@ cdef RecordBatch build(Plan plan, list sources, int64_t length):
     """A batch of the columns that `sources` hold, in the order of the plan."""
     cdef Builder builder = Builder(plan, {})
     cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
-    cdef DictionaryValues values
     cdef int32_t i
     # A Builder and its dictionaries refer to each other.
     try:
         for i in range(plan.d.n_columns):
             fill(builder, plan.d.columns[i], sources[i])
-        # Values of outer dictionaries bring those of inner ones.
-        for values in sorted(builder.dictionaries.values(), key=by_height):
-            if values.columns is None:
-                if values.filled and not values.items:
-                    values.items.append(builder.filler)
-                values.builder.column(0, values.items)
-        builder.finish(batch, length, finished(builder.dictionaries, plan))
+        # Those of outer dictionaries first, which may need values of inner ones.
+        for values in reversed(list(builder.dictionaries.values())):
+            fill_up(builder.dictionaries, values)
+        builder.finish(batch, length, values_below(builder.dictionaries, plan))
     finally:
         builder.dictionaries.clear()
     return batch
 
 
-def by_height(DictionaryValues values):
-    """Sort key: dictionaries that others are inside of come first."""
-    return -values.height
+cdef int fill_up(dict dictionaries, DictionaryValues values) except -1:
+    """Give a dictionary that needs a value one, if it has none."""
+    cdef Plan plan = values.builder.plan
+    cdef Builder builder
+    cdef int64_t number
+    if values.filled and values.given is None and values.unifier.table.count == 0:
+        builder = Builder(plan, dictionaries, True)
+        builder.column(0, [builder.filler])
+        for below in plan.dictionaries:
+            fill_up(dictionaries, dictionaries[(<DictionaryPlan> below).id])
+        values.unifier.table.add(builder.finish(Columns.__new__(Columns), 1, values_below(dictionaries, plan)), 0, 1,
+                                 &number)
+    return 0
 
 
-cdef tuple finished(dict dictionaries, Plan plan):
+cdef tuple values_below(dict dictionaries, Plan plan):
     """The dictionaries of a plan as Columns."""
-    cdef DictionaryPlan dictionary
-    cdef DictionaryValues values
-    cdef list out = []
-    for dictionary in plan.dictionaries:
-        values = dictionaries[dictionary.id]
-        if values.columns is None:
-            values.columns = values.builder.finish(Columns.__new__(Columns), len(values.items),
-                                                   finished(dictionaries, dictionary.values))
-        out.append(values.columns)
-    return tuple(out)
+    cdef DictionaryPlan each
+    return tuple([(<DictionaryValues> dictionaries[each.id]).columns() for each in plan.dictionaries])
 
 
 # -- columns -------------------------------------------------------------------------------------------------
@@ -1040,7 +976,7 @@ cdef int adopt(Builder b, int32_t f, Array array) except -1:
         if field.dictionary >= 0:
             dictionary = dictionary_array(source, g)
             if dictionary is not None:
-                b.values_of(i).columns = single_column(dictionary, b.values_of(i).builder.plan)
+                b.values_of(i).given = single_column(dictionary, b.values_of(i).builder.plan)
     b.d.nodes[f].offset = array.offset
     b.d.nodes[f].length = array.length
     b.d.nodes[f].null_count = array.null_count
