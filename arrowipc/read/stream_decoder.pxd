@@ -13,6 +13,7 @@ cdef class StreamDecoder(Framer):
     cdef bint reach_schema(self) except -1
     cdef bint reach_batch(self) except -1
     cdef object take_next(self, int what)
+    cdef tuple take_stored(self)
     cdef int begin(self) except -1
     cdef object take_event(self)
     cdef object event(self)

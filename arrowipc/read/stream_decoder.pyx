@@ -129,24 +129,25 @@ verify=False)\n--\n\n
 
     cdef object take_next(self, int what):
         """What comes next of a kind (Next), in one call at a time; an error ends this decoder."""
-        cdef Message message
         self.occupy()
         try:
+            if what == NEXT_BATCH:
+                return self.decoder.batch(&self.envelope, self.body, self.body_owner) if self.reach_batch() else None
             if what == NEXT_EVENT:
                 return self.take_event()
-            if what == NEXT_SCHEMA:
-                return self.reach_schema()
-            if not self.reach_batch():
-                return None
-            if what == NEXT_BATCH:
-                return self.decoder.batch(&self.envelope, self.body, self.body_owner)
-            message = take_message(self)
-            return message, self.decoder.stored(message)
+            return self.take_stored() if what == NEXT_STORED else self.reach_schema()
         except BaseException as error:
             self.poison(error)
             raise
         finally:
             self.vacate()
+
+    cdef tuple take_stored(self):
+        cdef Message message
+        if not self.reach_batch():
+            return None
+        message = take_message(self)
+        return message, self.decoder.stored(message)
 
     def next_stored(self):
         """Return the next RecordBatch message and what a writer must know of it, or None; see `arrowipc.copy`."""
