@@ -43,8 +43,8 @@ PACKAGES = {
     "arrowipc.write": "-O2",
 }
 
-#: On the way of a batch loops and functions begin where the processor fetches them at once: wherever else a change moved
-#: them, batches took 2 to 10 % longer.
+#: On the way of a batch, loops and functions begin where the processor fetches them at once: wherever else a change
+#: moved them, batches took 2 to 10 % longer.
 ALIGNED = " -falign-functions=64 -falign-loops=32"
 
 #: Modules that are built otherwise than the others of their package.
