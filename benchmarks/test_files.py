@@ -48,7 +48,7 @@ READERS = "pyarrow, arrowipc, arrowipc full, polars"
 @pytest.mark.parametrize("how", MAPS)
 @pytest.mark.parametrize("number", [size(100, 3), size(100_000, 5)])
 def test_one_batch(folder: Path, number: int, how: str) -> Runs:
-    path, turn = file_of(folder, number), itertools.number()
+    path, turn = file_of(folder, number), itertools.count()
 
     def each(read: Callable[..., int], **options: Any) -> Run:
         following = itertools.cycle(np.random.default_rng(5).integers(0, number, 1000).tolist()).__next__
