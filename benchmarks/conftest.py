@@ -1,7 +1,5 @@
 """Benchmarks under pytest-benchmark: ``pytest benchmarks`` measures, with ``--benchmark-disable`` it only tests."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import shutil

@@ -4,8 +4,6 @@ No other library has checksums of messages. "pyarrow and zlib.crc32" is what peo
 The files are in memory (page cache); reading copies them, as from a disk.
 """
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ for arro3 and polars, which choose. nanoarrow and arro3 use one thread, polars a
 the cases with two. codec alone: ``pa.Codec`` over the same buffers, and nothing else: the floor.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

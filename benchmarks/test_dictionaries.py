@@ -5,8 +5,6 @@ batch stays what it was; polars and nanoarrow do not read them. "shared": one di
 batches take turns with two.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

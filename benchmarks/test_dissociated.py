@@ -6,8 +6,6 @@ and again, or (fresh) to a new one. Bodies of 1 KiB: one that is asked for over 
 of many; "connecting" opens one. Transports that this machine lacks skip.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -4,8 +4,6 @@ Files of two columns and ten rows a batch, in the page cache; not mapped, pyarro
 written to memory that has been written to before; closing writes a footer with a block per batch.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ removed, without waiting for the disk. DuckDB takes readers of pyarrow and of ar
 Arrow files, where its extension is installed.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from functools import partial

@@ -4,8 +4,6 @@ Streams in memory are read, structure checked, or written to memory that has bee
 and with a new one each time. "pyarrow" and "copied" (the same bytes) show how much of k is the caches'.
 """
 
-from __future__ import annotations
-
 from itertools import count as numbers
 
 import numpy as np

@@ -4,8 +4,6 @@ pyarrow reads without a handover; "pyarrow via C stream" hands its own reader to
 are there" were read beforehand; "one by one" is ``pa.record_batch(batch)``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

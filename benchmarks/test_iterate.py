@@ -7,8 +7,6 @@ metadata touched: one byte of each cache line of the metadata. decoder alone: a 
 schema, with two in turn, and with 64, which are more than are kept.
 """
 
-from __future__ import annotations
-
 from itertools import cycle
 
 import numpy as np

@@ -7,8 +7,6 @@ next one comes. polars reads a stream into one frame, so it takes part in writin
 the text counts as input.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ All use one thread, polars as many as it likes. The cases differ in what payload
 (everything, all but their metadata, or little), and in what a payload holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

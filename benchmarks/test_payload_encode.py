@@ -6,8 +6,6 @@ per slice to a ``BytesIO``, and make no column. Dictionaries are written whole b
 payload uses, and the whole one where the case says so.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from functools import partial

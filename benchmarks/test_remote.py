@@ -5,8 +5,6 @@ two. Pruning: rows of 500 batches, of which a filter matches five that lie toget
 ``open_dataset(source).filter(...)``, which looks at the footer's statistics, by the same by hand, and by polars.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -6,8 +6,6 @@ that datasets recommends for speed. arrowipc has ``format="numpy"`` in a DataLoa
 the loop, or has it as ``collate_fn``, so that workers send tensors; "python" is the default of both.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable

@@ -8,8 +8,6 @@ Ten columns of everyday types; two tasks at a time; all files lie in the page ca
 Needs PySpark, Java and the jar.
 """
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from collections.abc import Callable, Iterator

@@ -7,8 +7,6 @@ send rows back to a sink that drops them. pyarrow opens each cell as a stream an
 sends the same number of rows, made once, again and again: the ceiling for any decoder. Needs PySpark and Java.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial

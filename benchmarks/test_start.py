@@ -8,8 +8,6 @@ Installed size: what pip writes for the package itself, with the ``.pyc`` files 
 checkout's sources and other caches are not counted.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import marshal
 import os

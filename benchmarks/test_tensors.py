@@ -5,8 +5,6 @@ format cannot express, or gaps: where pyarrow refuses them it is given ``np.asco
 time.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

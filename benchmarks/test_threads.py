@@ -6,8 +6,6 @@ environment, in which ``pytest benchmarks/test_threads.py`` runs); with a GIL on
 Baseline: pyarrow in as many threads; for payloads, which it reads one by one, as its users do.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from functools import partial

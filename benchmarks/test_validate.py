@@ -5,8 +5,6 @@ arro3 always validates, and copies the bytes; polars checks UTF-8; nanoarrow has
 file becomes a pyarrow table: where pyarrow does not validate, it touches few pages.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

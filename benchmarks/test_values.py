@@ -7,8 +7,6 @@ random rows of a table of one chunk and of 500 (``take``). Per value of a column
 Per value: minimum, maximum and nulls: ``pyarrow.compute.min_max`` with ``null_count``, ``compute_statistics``.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

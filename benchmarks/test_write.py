@@ -10,8 +10,6 @@ A pyarrow table of many small batches is handed over in one call. All but pyarro
 messages that are there already are copied: what is left where writing costs nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ Run with the way, the transport, the bytes of a body, a folder for sockets and t
 where it listens, as JSON, and ends when its input does. A request names how many bodies are wanted.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

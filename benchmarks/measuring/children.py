@@ -1,7 +1,5 @@
 """Measures in interpreters of their own: how long statements take in a fresh one, how much memory."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

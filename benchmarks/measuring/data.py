@@ -1,7 +1,5 @@
 """Makes the input of the benchmarks: batches, streams and files, the same in every run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reads whole streams with each library in the way that its documentation recommends; without one of them all skip."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -7,8 +7,6 @@ the rounds' own ratios. With ``--benchmark-disable`` each peer runs once, on sma
 give the same answer.
 """
 
-from __future__ import annotations
-
 import gc
 import inspect
 import math

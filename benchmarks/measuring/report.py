@@ -1,7 +1,5 @@
 """Writes benchmarks/RESULTS.md, README's speed table and its chart from what pytest-benchmark measured (JSON files)."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -29,9 +27,8 @@ INTRODUCTION = """# Results of the benchmarks
 
 `make bench` renews this page. Each question shows its worst case: the shape in which arrowipc does worst beside the
 baseline, which is pyarrow where no other is named. Times are medians per unit; "times as fast" is the median ratio of
-interleaved rounds in one process; the goal is 1x where no other is named, and behind it stands what the least that has
-to be done reaches; k is the exponent by which the cost per unit grows with the size.
-`pytest benchmarks/test_x.py` shows all cases and peers of a question, its file what they do.
+interleaved rounds. The goal is 1x where none is named; in brackets what the least that has to be done reaches. k: the
+exponent by which the cost per unit grows with the size. `pytest benchmarks/test_x.py` shows all cases and peers.
 """
 
 
@@ -56,7 +53,7 @@ class Question:
         peers, case = self.cases[self.worst()], self.worst()
         base = amount(peers[self.baseline][0], self.unit) if self.baseline in peers else ""
         ours, ratio = peers["arrowipc"]
-        per = "" if self.unit == "bytes" else f", per {self.unit}"
+        per = "" if self.unit in ("bytes", "call", "process", "piece of work") else f", per {self.unit}"
         name = "" if self.baseline == "pyarrow" else f" ({self.baseline})"
         exponents = [linear_regression(*zip(*xy, strict=True)).slope for xy in self.curves.values() if len(xy) > 1]
         growth = f", k {max(exponents):.2f}" if exponents and "k" in self.told.get("goal", "") else ""

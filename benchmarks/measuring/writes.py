@@ -4,8 +4,6 @@ Memory grows (``bytearray`` for arrowipc, ``BufferOutputStream`` for pyarrow, ``
 is there and has been written to before (a ``memoryview`` for arrowipc, ``FixedSizeBufferWriter`` for pyarrow).
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -29,7 +27,7 @@ class Input:
         self.arro3 = list(peers.arro3_io.read_ipc_stream(io.BytesIO(source)))
         self.nanoarrow = [peers.nanoarrow.c_array(batch) for batch in self.pyarrow]
 
-    def sliced(self, spans: list[tuple[int, int]]) -> Input:
+    def sliced(self, spans: list[tuple[int, int]]) -> "Input":
         """Have slices (start, count) of the first batch of pyarrow and arrowipc instead of the batches."""
         self.pyarrow = [self.pyarrow[0].slice(*span) for span in spans]
         self.table = pa.Table.from_batches(self.pyarrow)
