@@ -213,8 +213,6 @@ def spans(data: bytes) -> list[Span]:
     return Walk(data).spans
 
 
-# -- mutants -------------------------------------------------------------------------------------------------
-
 #: Numbers that sums, products and comparisons stumble over; cut to the width of the slot.
 EDGES = [0, 1, 2, 3, 4, 7, 8, 16, 24, 63, 64, 65, 127, 128, 255, 256, -1, -2, -8, -64]
 EDGES += [(1 << bits) + step for bits in (15, 16, 31, 32, 61, 62, 63) for step in (-1, 0, 1)]

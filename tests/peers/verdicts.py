@@ -35,9 +35,6 @@ def mutants(kind: str, seed: int, count: int) -> Iterator[tuple[int, bytes]]:
             yield number, mutant
 
 
-# -- ours ----------------------------------------------------------------------------------------------------
-
-
 def shown(batch: Any) -> list[str]:
     """The columns of a batch as text, as far as they are compared."""
     part = batch.slice(0, min(batch.num_rows, ROWS))
@@ -73,9 +70,6 @@ def joined(batches: list[tuple[int, list[str]]]) -> tuple[int, list[str]]:
     return sum(count for count, _ in batches), rows
 
 
-# -- agreement -----------------------------------------------------------------------------------------------
-
-
 def disagreement(data: bytes, level: str) -> tuple[tuple[str, Any], str]:
     """How `open_stream` reads a stream, and which other reader of ours reads it otherwise ("": none)."""
     chance = random.Random(len(data))
@@ -102,9 +96,6 @@ def disagreement(data: bytes, level: str) -> tuple[tuple[str, Any], str]:
     if ours[0] == "values" and ours[1][1] and other[1][1] != [joined(ours[1][1])]:
         return ours, "payload: other values"
     return ours, ""
-
-
-# -- pyarrow -------------------------------------------------------------------------------------------------
 
 
 def theirs(kind: str, data: bytes) -> list[Any]:

@@ -84,9 +84,6 @@ def test_the_entry_has_the_entries_of_all_batches():
     }
 
 
-# -- of this file only ---------------------------------------------------------------------------------------
-
-
 def test_a_batch_that_was_refused_is_not_told():
     sink = bytearray()
     one, other = (ipc.RecordBatch.from_arrow(pa.record_batch({"x": pa.array(w).dictionary_encode()})) for w in "ab")
@@ -156,8 +153,6 @@ def test_batches_are_chosen_by_number():
                 with pytest.raises(UsageError, match="names of columns"):
                     ipc.file_statistics(reader, columns=wrong)
 
-
-# -- entries from anywhere -----------------------------------------------------------------------------------
 
 SEED = file_of({"x": [1, None], "t": ["a", "b"]}, {"x": [3, 4], "t": [None, "c"]})
 

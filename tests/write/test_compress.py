@@ -131,9 +131,6 @@ def test_columns_that_are_not_chosen_stay_raw(codec):
         assert {name for name, prefix in zip(columns_, prefixes, strict=True) if prefix > 0} == set(chosen)
 
 
-# -- frames --------------------------------------------------------------------------------------------------
-
-
 def test_109_zstd_frames_state_their_size():
     for size in (100, 255, 256, 65_791, 65_792, 3 * MB):
         prefix, frame = split(buffer(mild(size), "zstd"))
