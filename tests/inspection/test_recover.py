@@ -27,8 +27,6 @@ recovering = sys.modules["arrowipc.inspection.recover"]
 ROWS = 5
 BATCHES = 4
 PARTS = [numbered(number, ROWS) for number in range(BATCHES)]
-
-
 FILE = ipc_bytes(PARTS, "file")
 STREAM = ipc_bytes(PARTS, "stream")
 BLOCKS = ipc.open_file(FILE).blocks
@@ -43,14 +41,7 @@ def ends(kind: str) -> list[int]:
     return [end - SHIFT[kind] for end in ENDS]
 
 
-class Trickle(drive.ShortReads):
-    """A source that cannot seek."""
-
-    def seekable(self) -> bool:
-        return False
-
-
-SOURCES = {"bytes": bytes, "object": io.BytesIO, "pipe": Trickle}
+SOURCES = {"bytes": bytes, "object": io.BytesIO, "pipe": drive.ShortReads}
 
 
 def same(found: list[ipc.RecordBatch], numbers: list[int]) -> bool:

@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,6 @@ def told(source: Any, **options: Any) -> list[Any]:
 
 
 def block_of(source: Any) -> bytes:
-    import struct
-
     with ipc.open_file(source) as reader:
         return struct.pack("<qi4xq", *reader.blocks[-1])
 

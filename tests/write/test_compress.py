@@ -173,10 +173,6 @@ def test_zstd_at_the_largest_level_stays_within_the_window_that_readers_grant():
     assert zstandard.get_frame_parameters(stored[8:]).window_size <= 1 << 27
 
 
-def test_lz4_frame_is_another_name_of_lz4():
-    assert buffer(mild(999), "lz4_frame") == buffer(mild(999), "lz4")
-
-
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("level", [1, 9])
 def test_a_frame_does_not_depend_on_the_buffers_before_it(codec, level):
