@@ -215,9 +215,6 @@ def test_a_served_file_can_be_fetched_until_the_server_is_stopped(data, tmp_path
             server.stdout.close()
 
 
-# -- nothing is overwritten by surprise ----------------------------------------------------------------------
-
-
 @pytest.fixture
 def place(data: Path, tmp_path: Path) -> Path:
     for name in ("a.arrow", "a.arrows"):

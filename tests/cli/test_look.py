@@ -348,8 +348,6 @@ def test_a_pipe_that_has_no_data_now_is_not_at_its_end():
     assert "has no data now" in done.stderr
 
 
-# -- one page of plain HTML ----------------------------------------------------------------------------------
-
 EVIL = "</script><script>window.hit=1</script><img src=x onerror='window.hit=1'>\u202e"
 PAGE_SCHEMA = ipc.Schema(
     [field("id", int64()), field(EVIL, dictionary(int32(), utf8())), field("tags", list_(utf8())), field("n", int32())]

@@ -170,9 +170,6 @@ def test_conditions_find_exactly_the_rows_that_meet_them(data, name, monkeypatch
         assert counted.err == f"--where: skipped {count - 20} of {count} rows, by statistics and names of folders\n"
 
 
-# -- many sources -----------------------------------------------------------------------------------
-
-
 def test_files_of_several_schemas_become_one(data, tmp_path):
     stored(
         tmp_path / "b.arrows", {"id": [-1], "more": ["x"]}, ipc.Schema([field("id", int32()), field("more", utf8())])

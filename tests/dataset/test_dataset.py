@@ -20,12 +20,11 @@ from helpers.web import Web
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
-from arrowipc import codecs, types as at
+from arrowipc import FormatError, NotFoundError, UsageError, codecs, types as at
 from arrowipc.dataset import fragments
 from arrowipc.dataset.dataset import _in_order
 from arrowipc.dataset.filters import from_text, rows_passing
 from arrowipc.dataset.partitioning import NULL, key_type, keys_of
-from arrowipc.errors import FormatError, NotFoundError, UsageError
 from arrowipc.maps.file_maps import FileMap
 from arrowipc.sources.files import is_hidden
 from arrowipc.types import bool_, date32, decimal128, dictionary, field, float64, int32, struct, timestamp, utf8

@@ -223,9 +223,6 @@ def test_paths_with_options(folder):
         ipc.scan_polars(ipc.open_dataset(folder), columns=["id"])
 
 
-# -- DuckDB and pyarrow --------------------------------------------------------------------------------------
-
-
 def test_duckdb_reads_a_data_set_of_what_is_needed(folder):
     needed = ipc.open_dataset(folder).select(["id", "x"]).prune([("id", ">=", 470)])
     assert sum(batch.num_rows for batch in needed) == ROWS

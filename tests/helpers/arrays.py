@@ -138,13 +138,6 @@ def _unions() -> dict[str, pa.Array]:
     }
 
 
-def _run_ends() -> dict[str, pa.Array]:
-    return {
-        f"run_end_{ends}": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 7], ends), pa.array(["a", None, "c"]))
-        for ends in (pa.int16(), pa.int32(), pa.int64())
-    }
-
-
 def _dictionaries() -> dict[str, pa.Array]:
     words = pa.array(["x", None, "y", "a longer word", "x"])
     lists = pa.array([[1, 2], None, [3]])
@@ -172,20 +165,13 @@ def _views() -> dict[str, pa.Array]:
             mask=pa.array([False, False, False, True]),
         ),
         "large_list_view": pa.LargeListViewArray.from_arrays(
-            pa.array([0, 0, 2, 1], pa.int64()),
-            pa.array([2, 5, 3, 1], pa.int64()),
-            pa.array(["a", "b", None, "d", "e"]),
+            pa.array([0, 0, 2, 1], pa.int64()), pa.array([2, 5, 3, 1], pa.int64()), pa.array(["a", "b", None, "d", "e"])
         ),
     }
 
 
 def _temporal() -> dict[str, pa.Array]:
-    moments = [
-        dt.datetime(1969, 12, 31, 23, 59, 59),
-        None,
-        dt.datetime(2024, 2, 29, 1, 2, 3),
-        dt.datetime(1, 1, 1),
-    ]
+    moments = [dt.datetime(1969, 12, 31, 23, 59, 59), None, dt.datetime(2024, 2, 29, 1, 2, 3), dt.datetime(1, 1, 1)]
     found = {
         "date32": pa.array([dt.date(1, 1, 1), None, dt.date(1969, 12, 31), dt.date(9999, 12, 31)], pa.date32()),
         "date64": pa.array([dt.date(1, 1, 1), None, dt.date(2024, 2, 29), dt.date(9999, 12, 31)], pa.date64()),
@@ -197,12 +183,7 @@ def _temporal() -> dict[str, pa.Array]:
         found[f"timestamp[{unit}]"] = pa.array(moments, pa.timestamp(unit))
         for zone in ("UTC", "Europe/Berlin", "+05:30", "-11:15"):
             found[f"timestamp[{unit}, {zone}]"] = pa.array(moments[:3], pa.timestamp(unit, zone))
-        spans = [
-            dt.timedelta(days=-3, seconds=5),
-            None,
-            dt.timedelta(0),
-            dt.timedelta(days=40000, seconds=86399),
-        ]
+        spans = [dt.timedelta(days=-3, seconds=5), None, dt.timedelta(0), dt.timedelta(days=40000, seconds=86399)]
         found[f"duration[{unit}]"] = pa.array(spans, pa.duration(unit))
     return found
 
@@ -262,6 +243,9 @@ CASES: dict[str, pa.Array] = {
     **_nested(),
     **_views(),
     **_unions(),
-    **_run_ends(),
+    **{
+        f"run_end_{ends}": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 7], ends), pa.array(["a", None, "c"]))
+        for ends in (pa.int16(), pa.int32(), pa.int64())
+    },
     **_dictionaries(),
 }

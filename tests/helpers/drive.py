@@ -129,19 +129,17 @@ class ShortReads(io.RawIOBase):
         return len(part)
 
 
-def from_bytes(data: bytes, **options: Any) -> Reading:
+def from_bytes(data: Any, **options: Any) -> Reading:
     with ipc.open_stream(data, **options) as reader:
         return Reading(reader.schema, list(reader))
 
 
 def from_object(data: bytes, **options: Any) -> Reading:
-    with ipc.open_stream(io.BytesIO(data), **options) as reader:
-        return Reading(reader.schema, list(reader))
+    return from_bytes(io.BytesIO(data), **options)
 
 
 def from_short_reads(data: bytes, **options: Any) -> Reading:
-    with ipc.open_stream(ShortReads(data), **options) as reader:
-        return Reading(reader.schema, list(reader))
+    return from_bytes(ShortReads(data), **options)
 
 
 def events(data: bytes, sizes: Iterator[int] | None = None, **options: Any) -> list[Any]:

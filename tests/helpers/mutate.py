@@ -59,8 +59,6 @@ class Walk:
         width = struct.calcsize(code)
         return struct.unpack_from("<" + code, self.data, offset)[0] if self._add(offset, width, kind) else None
 
-    # -- framing
-
     def _file(self) -> None:
         size = len(self.data)
         for at in (0, size - 6):
@@ -127,8 +125,6 @@ class Walk:
                 for each in {width, 4, 1}:
                     if start <= at and at + each <= end:
                         self._add(at, each, kind)
-
-    # -- FlatBuffers
 
     def _root(self, start: int, end: int, kind: str) -> dict[str, int]:
         self.start, self.end = start, end
@@ -212,8 +208,6 @@ def spans(data: bytes) -> list[Span]:
     """The messages (or frames) of the input."""
     return Walk(data).spans
 
-
-# -- mutants -------------------------------------------------------------------------------------------------
 
 #: Numbers that sums, products and comparisons stumble over; cut to the width of the slot.
 EDGES = [0, 1, 2, 3, 4, 7, 8, 16, 24, 63, 64, 65, 127, 128, 255, 256, -1, -2, -8, -64]

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 UNITS = ["s", "ms", "us", "ns"]
 FIXED = [
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-    *(
-        pa.float16(),
-        pa.float32(),
-        pa.float64(),
-        pa.bool_(),
-        pa.date32(),
-        pa.date64(),
-        pa.month_day_nano_interval(),
-    ),
+    *(pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.date32(), pa.date64(), pa.month_day_nano_interval()),
     *(pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
     *(pa.timestamp(unit, zone) for unit in UNITS for zone in (None, "UTC", "Europe/Paris")),
     *(pa.duration(unit) for unit in UNITS),
@@ -41,9 +33,7 @@ def _nest(below: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataTyp
     words = st.sampled_from([pa.int32(), pa.float64(), *TEXT])
     return st.one_of(
         st.builds(
-            lambda t, make: make(t),
-            below,
-            st.sampled_from([pa.list_, pa.large_list, pa.list_view, pa.large_list_view]),
+            lambda t, make: make(t), below, st.sampled_from([pa.list_, pa.large_list, pa.list_view, pa.large_list_view])
         ),
         st.builds(pa.list_, below, st.integers(0, 3)),
         st.builds(pa.struct, _fields(below, 0, 3)),
@@ -54,9 +44,7 @@ def _nest(below: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataTyp
             st.sampled_from(["sparse", "dense"]),
         ),
         st.builds(
-            pa.run_end_encoded,
-            st.sampled_from([pa.int16(), pa.int32(), pa.int64()]),
-            st.sampled_from([*FIXED, *TEXT]),
+            pa.run_end_encoded, st.sampled_from([pa.int16(), pa.int32(), pa.int64()]), st.sampled_from([*FIXED, *TEXT])
         ),
         st.builds(pa.dictionary, st.sampled_from([pa.int8(), pa.uint16(), pa.int64()]), words),
     )
@@ -166,8 +154,7 @@ def batches(draw: Any, most_columns: int = 4, most_rows: int = 12, most_batches:
     kinds = draw(st.lists(types, max_size=most_columns))
     chance = random.Random(draw(st.integers(0, 2**32)))
     root = pa.schema(
-        [pa.field(f"c{i}", kind) for i, kind in enumerate(kinds)],
-        metadata=draw(st.sampled_from([None, {"k": "v"}])),
+        [pa.field(f"c{i}", kind) for i, kind in enumerate(kinds)], metadata=draw(st.sampled_from([None, {"k": "v"}]))
     )
     rows = draw(st.integers(0, most_rows))
     whole = pa.RecordBatch.from_arrays([array_of(kind, rows, chance) for kind in kinds], schema=root)
@@ -198,10 +185,7 @@ POOLS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.list_(pa.string()), [[], None, ["a"], ["a", "b"], [None], [LONG]]),
     (pa.list_view(pa.int32()), [[], None, [1, 2], [2]]),
     (pa.list_(pa.int16(), 2), [[1, 2], None, [1, None]]),
-    (
-        pa.struct([("x", pa.int8()), ("y", pa.string_view())]),
-        [{"x": 1, "y": LONG}, None, {"x": None, "y": "a"}],
-    ),
+    (pa.struct([("x", pa.int8()), ("y", pa.string_view())]), [{"x": 1, "y": LONG}, None, {"x": None, "y": "a"}]),
     (pa.map_(pa.string(), pa.bool_()), [[("k", True)], None, [], [("k", None), ("l", False)]]),
 ]
 #: A type, values of it that are hard to tell apart, and a seed.

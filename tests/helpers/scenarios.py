@@ -118,10 +118,7 @@ def words(number: int = 0) -> pa.RecordBatch:
     values = [f"word {i}" for i in range(3 + number)]
     indices = pa.array([0, None, number % 3, 2 + number], pa.int16())
     return pa.record_batch(
-        {
-            "d": pa.DictionaryArray.from_arrays(indices, pa.array(values)),
-            "n": pa.array([1, 2, None, 4], pa.int32()),
-        }
+        {"d": pa.DictionaryArray.from_arrays(indices, pa.array(values)), "n": pa.array([1, 2, None, 4], pa.int32())}
     )
 
 

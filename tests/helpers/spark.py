@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 import arrowipc
+from arrowipc.sources.files import find_files
 from helpers import twins
 from helpers.arrow_columns import file
 
@@ -86,13 +87,9 @@ def put(path: Path, *batches: pa.RecordBatch) -> Path:
 
 def written(path: Any) -> list[int]:
     """The numbers in the files of a folder that count for a reader; none where there is no folder yet."""
-    import arrowipc
-    from arrowipc.errors import UsageError
-    from arrowipc.sources.files import find_files
-
     try:
         found = find_files([str(path)], may_be_empty=True)
-    except UsageError:
+    except arrowipc.UsageError:
         return []
     return sorted(number for each in found for number in arrowipc.open_file(each.path).read_all().to_pydict()["id"])
 
@@ -133,7 +130,8 @@ def packed_environment(directory: Path) -> Path:
     import venv_pack
 
     environment = directory / "environment"
-    site = _new_environment(environment)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    site = environment / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
     unused = shutil.ignore_patterns("tests", "*.h", "*.pyc")
     for path in _parts_of(*NEEDED, *ON_THE_DRIVER):
         if path.is_dir():
@@ -145,12 +143,6 @@ def packed_environment(directory: Path) -> Path:
     packed = directory / "environment.tar.gz"
     venv_pack.pack(prefix=str(environment), output=str(packed), compress_level=1)
     return packed
-
-
-def _new_environment(path: Path) -> Path:
-    """Make an empty environment; returns where its packages go."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", path], check=True)
-    return path / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
 
 
 def _parts_of(*names: str) -> Iterator[Path]:

@@ -34,8 +34,6 @@ BEGIN, END = "<!-- support:begin -->\n", "<!-- support:end -->"
 ROOT = Path(__file__).resolve().parents[2]
 VERDICTS = {"yes": "yes", "no": "no", "wrong": "**wrong values**", "ends": "**ends the process**"}
 
-# -- what is read --------------------------------------------------------------------------------------------
-
 PLAIN = pa.table({"x": pa.array([1, None, 3])})
 WORDS = ["one", "two", "one", None]
 
@@ -150,9 +148,6 @@ def reads(library: str, what: str) -> str:
     return "yes" if plain(found.to_pylist()) == plain(expected) else "wrong"
 
 
-# -- what else there is: a function, or there is none --------------------------------------------------------
-
-
 def bare_message(library: str) -> bool:
     batch = PLAIN.to_batches()[0]
     reader = {"arrowipc": ipc, "pyarrow": pa.ipc}[library]
@@ -206,9 +201,6 @@ def dissociated(library: str) -> bool:
 
     with dissociated.Server({"x": {"arrowipc": PLAIN}[library]}, "tcp") as server:
         return dissociated.connect(server.uri, "x").read_all().num_rows == 3
-
-
-# -- what is written -----------------------------------------------------------------------------------------
 
 
 def write(library: str, form: str, codec: str | None) -> bool:

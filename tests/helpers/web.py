@@ -4,6 +4,7 @@ import hashlib
 import re
 import threading
 import time
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
@@ -35,12 +36,6 @@ class _Handler(BaseHTTPRequestHandler):
         super().end_headers()
 
     def do_HEAD(self) -> None:
-        self._answer(body=False)
-
-    def do_GET(self) -> None:
-        self._answer(body=True)
-
-    def _answer(self, body: bool) -> None:
         web = self.web
         with web.lock:
             web.busy += 1
@@ -48,38 +43,41 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(web.delay)
         with web.lock:  # before the client can know of the answer
             web.busy -= 1
-        self._answer_now(body)
+        self._answer()
 
-    def _answer_now(self, body: bool) -> None:
+    do_GET = do_HEAD
+
+    def _answer(self) -> None:
         web, path = self.web, self.path.lstrip("/")
-        if web.fault == "drops HEAD" and not body:
+        if web.fault == "drops HEAD" and self.command == "HEAD":
             self.close_connection = True
             return None
         if web.fault == "broken":
-            return self._end(500, b"", body, None)
+            return self._end(500)
         if self.headers.get("Authorization", "") != web.token:
-            return self._end(401, b"", body, None)
+            return self._end(401)
         if path.endswith("/") or not path:
-            return self._end(200, self._listing(path), body, None, "text/html")
+            return self._end(200, self._listing(path), {"Content-Type": "text/html"})
         data = web.files.get(path)
         if data is None and any(name.startswith(path + "/") for name in web.files):
-            return self._end(301, b"", body, None, moved=f"/{path}/")
+            return self._end(301, b"", {"Location": f"/{path}/"})
         if data is None:
-            return self._end(404, b"", body, None)
-        etag = f'"{hashlib.sha1(data).hexdigest()}"' if web.versions else ""
-        if etag and self.headers.get("If-Match", etag) != etag:
-            return self._end(412, b"", body, None)
+            return self._end(404)
+        etag = {"ETag": f'"{hashlib.sha1(data).hexdigest()}"'} if web.versions else {}
+        if etag and self.headers.get("If-Match", etag["ETag"]) != etag["ETag"]:
+            return self._end(412)
         asked = re.fullmatch(r"bytes=(\d*)-(\d+)", self.headers.get("Range") or "")
         if asked is not None and not asked[1] and web.fault == "no ends":
-            return self._end(501, b"", body, None)
+            return self._end(501)
         if asked is None or web.fault in ("no ranges", "says no ranges", "no length"):
-            return self._end(200, data, body, None, etag=etag)
+            return self._end(200, data, etag)
         if asked[1]:
             start, end = int(asked[1]), min(int(asked[2]) + 1, len(data))
         else:
             start, end = max(len(data) - int(asked[2]), 0), len(data)
         part = data[start : end - 3] if web.fault == "short" and start else data[start:end]
-        return self._end(206, part, body, (start, end), total=len(data), etag=etag)
+        place = f"bytes {start}-{start + len(part) - 1}/{len(data)}"
+        return self._end(206, part, {"Content-Range": place, **etag}, (start, end))
 
     def _listing(self, path: str) -> bytes:
         below = {name[len(path) :].split("/")[0] for name in self.web.files if name.startswith(path)}
@@ -87,41 +85,29 @@ class _Handler(BaseHTTPRequestHandler):
         return "".join(f'<a href="/{path}{name}">{name}</a>\n' for name in sorted(names)).encode()
 
     def _end(
-        self,
-        status: int,
-        data: bytes,
-        body: bool,
-        part: tuple[int, int] | None,
-        kind: str = "application/octet-stream",
-        total: int = 0,
-        moved: str = "",
-        etag: str = "",
+        self, status: int, data: bytes = b"", headers: Mapping[str, str] = {}, part: tuple[int, int] | None = None
     ) -> None:
         self.send_response(status)
-        if etag:
-            self.send_header("ETag", etag)
-        if moved:
-            self.send_header("Location", moved)
         if self.web.fault == "no length" and data:
             self.send_header("Connection", "close")
         else:
             self.send_header("Content-Length", str(len(data)))
-        self.send_header("Content-Type", kind)
+        for name, value in {"Content-Type": "application/octet-stream", **headers}.items():
+            self.send_header(name, value)
         if self.web.coding is not None:
             self.send_header("Content-Encoding", self.web.coding)
         if self.web.fault == "says no ranges":
             self.send_header("Accept-Ranges", "none")
-        if part is not None:
-            self.send_header("Content-Range", f"bytes {part[0]}-{part[0] + len(data) - 1}/{total}")
         self.end_headers()
         cut = self.web.fault == "cut" and len(data) > 100
         sent = data[: len(data) // 2] if cut else data
-        self.web.log.append(Request(self.command, self.path.lstrip("/"), part, len(sent) if body else 0))
-        if body:
-            try:
-                self.wfile.write(sent)
-            except OSError:
-                self.close_connection = True  # the client did not want it all
+        if self.command == "HEAD":
+            sent = b""
+        self.web.log.append(Request(self.command, self.path.lstrip("/"), part, len(sent)))
+        try:
+            self.wfile.write(sent)
+        except OSError:
+            self.close_connection = True  # the client did not want it all
         if cut:
             self.close_connection = True
 

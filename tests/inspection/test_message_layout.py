@@ -50,8 +50,6 @@ def test_compressed_buffers_tell_both_lengths():
     assert place.length < 100
 
 
-# -- columns encoded, decoded, batches cut -------------------------------------------------------------------
-
 KINDS = {
     "text": (utf8(), WORDS),
     "view": (utf8_view(), WORDS),

@@ -27,8 +27,6 @@ recovering = sys.modules["arrowipc.inspection.recover"]
 ROWS = 5
 BATCHES = 4
 PARTS = [numbered(number, ROWS) for number in range(BATCHES)]
-
-
 FILE = ipc_bytes(PARTS, "file")
 STREAM = ipc_bytes(PARTS, "stream")
 BLOCKS = ipc.open_file(FILE).blocks
@@ -43,14 +41,7 @@ def ends(kind: str) -> list[int]:
     return [end - SHIFT[kind] for end in ENDS]
 
 
-class Trickle(drive.ShortReads):
-    """A source that cannot seek."""
-
-    def seekable(self) -> bool:
-        return False
-
-
-SOURCES = {"bytes": bytes, "object": io.BytesIO, "pipe": Trickle}
+SOURCES = {"bytes": bytes, "object": io.BytesIO, "pipe": drive.ShortReads}
 
 
 def same(found: list[ipc.RecordBatch], numbers: list[int]) -> bool:
@@ -158,8 +149,6 @@ def test_bytes_behind_the_end_of_a_stream_are_told() -> None:
     assert "end-of-stream" in str(reader.report.error)
 
 
-# -- files of other writers ------------------------------------------------------------------------------------------
-
 ONE = forge.schema(forge.field("x", forge.INT64))
 SEVENS = [forge.batch(2, [(2, 0)], [b"", forge.i64(i, 7)]) for i in range(3)]
 #: The Schema message without framing, as polars 2 writes it, and behind zeros, as arrow-rs does.
@@ -218,9 +207,6 @@ def test_without_schema_and_footer_nothing_can_be_recovered() -> None:
             recover(data[:-9], resync=resync)
 
 
-# -- lengths of 0 in front of ZSTD frames ----------------------------------------------------------------------------
-
-
 def compressed(*frames: bytes, **options: Any) -> bytes:
     """Three rows of int64 and text, whose buffers are these."""
     root = forge.schema(forge.field("x", forge.INT64), forge.field("s", forge.UTF8))
@@ -271,8 +257,6 @@ def test_what_the_frame_does_not_say_or_should_not_is_lost(frame: bytes, why: st
         assert list(reader) == []
     assert why in str(reader.report)
 
-
-# -- into ----------------------------------------------------------------------------------------------------
 
 MANY = [numbered(number, 1000) for number in range(5)]
 MANY_STREAM = ipc_bytes(MANY, "stream")

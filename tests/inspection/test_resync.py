@@ -22,11 +22,7 @@ BATCHES = 6
 ROWS = 7
 #: Everything behind a message that a stream may end with.
 END = forge.EOS
-
-
 PARTS = [numbered(number, ROWS) for number in range(BATCHES)]
-
-
 FILE, STREAM = ipc_bytes(PARTS, "file"), ipc_bytes(PARTS, "stream")
 #: Where the messages of the stream begin: the schema, the batches, the end.
 STARTS = [0, *[offset - 8 for offset, _, _ in ipc.open_file(FILE).blocks], len(STREAM) - 8]
@@ -47,11 +43,6 @@ def found(source: Any, **options: Any) -> tuple[list[int], ipc.Recovery]:
 
 
 ALL = list(range(BATCHES))
-
-
-# -- one message is damaged ----------------------------------------------------------------------------------
-
-
 WAYS = {
     "metadata": lambda data, at, end: smash(data, at + 8, at + 120),
     "prefix": lambda data, at, end: smash(data, at, at + 8),

@@ -21,9 +21,6 @@ BLOCKS = ipc.open_file(FILE).blocks
 ONE, ROW = schema(field("x", forge.INT64)), batch(1, [(1, 0)], [b"", i64(7)])
 
 
-# -- what is right -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["file", "stream"])
 @pytest.mark.parametrize(
     "options", [{}, {"compression": "lz4"}, {"alignment": 64}, {"legacy": True}, {"metadata_version": "V4"}], ids=str
@@ -45,9 +42,6 @@ def test_official_files_are_valid(case: Any) -> None:
     for path in (data.stream, data.file):
         report = validate(path)
         assert report.ok, f"{path}: {report}"
-
-
-# -- what is wrong -------------------------------------------------------------------------------------------
 
 
 def damaged(data: bytes, number: int, shift: int) -> bytes:

@@ -37,9 +37,6 @@ def decode(*cells: Any, **options: Any) -> dict[str, list[Any]]:
     return values
 
 
-# -- what a cell may be --------------------------------------------------------------------------------------
-
-
 def test_bare_messages_need_a_schema_and_may_follow_each_other():
     part = batch(x=[1, 2])
     cells = [bare(part), bare(part) * 3, b"", ONE, bare(part) + forge.EOS]
@@ -88,9 +85,6 @@ def test_a_column_without_payloads_has_no_columns_unless_a_schema_is_given():
         assert decoded.batch.schema.names == []
         assert decode(*cells, schema=batch(x=[1]).schema) == {"x": []}
         assert decode(*cells, parent_index=True) == {"parent_index": []}
-
-
-# -- schemas -------------------------------------------------------------------------------------------------
 
 
 def test_fields_of_structs_are_found_by_name_at_any_depth():
@@ -247,9 +241,6 @@ def test_null_rows_make_all_columns_nullable():
     schema = ipc.Schema([field("x", int64(), nullable=False)])
     decoded = ipc.decode_payloads([ONE], schema=schema, on_error="null")
     assert [one.nullable for one in decoded.batch.schema.fields] == [True]
-
-
-# -- the parent index, limits, arguments ---------------------------------------------------------------------
 
 
 def test_the_parent_index_counts_cells_of_the_whole_column():

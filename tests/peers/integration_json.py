@@ -19,15 +19,11 @@ from typing import Any
 import numpy as np
 
 import arrowipc as ipc
-from arrowipc import types
-from arrowipc.columns.array import Array
-from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.errors import UnsupportedError
+from arrowipc import Array, Limits, RecordBatch, Schema, UnsupportedError, types
 from arrowipc.inspection.message_layout import dictionary_fields, roles_of
-from arrowipc.limits import Limits
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.framing import message_of
-from arrowipc.schemas import Schema, schema_message
+from arrowipc.schemas import schema_message
 from arrowipc.types import DataType, Field
 from arrowipc.values.dtypes import dtype_of
 
@@ -174,7 +170,9 @@ def _fixed(kind: DataType, values: list[Any]) -> bytes:
     """Values of fixed width as they are stored."""
     if isinstance(kind, types.Bool):
         return _bits(values)
-    dtype = _dtype(kind)
+    dtype = dtype_of(kind)
+    if dtype.kind in "mM":  # dates, times and durations are numbers here
+        return _numbers(values, "<i8")
     if dtype.names:
         return np.array([tuple([int(value[name]) for name in dtype.names]) for value in values], dtype).tobytes()
     if isinstance(kind, types.Decimal):
@@ -185,12 +183,6 @@ def _fixed(kind: DataType, values: list[Any]) -> bytes:
         with np.errstate(over="raise"):  # a number too large for its type is not infinity
             return np.array(values, dtype).tobytes()
     return _numbers(values, dtype)
-
-
-def _dtype(kind: DataType) -> np.dtype[Any]:
-    """How values are stored; dates, times and durations are numbers here."""
-    dtype = dtype_of(kind)
-    return np.dtype("<i8") if dtype.kind in "mM" else dtype
 
 
 def _view(kind: DataType, entry: Json) -> bytes:

@@ -96,10 +96,7 @@ def _children(kind: pa.DataType) -> list[pa.Field]:
     if pa.types.is_map(kind):
         return [pa.field("entries", pa.struct([kind.key_field, kind.item_field]), False)]
     if pa.types.is_run_end_encoded(kind):
-        return [
-            pa.field("run_ends", kind.run_end_type, False),
-            pa.field("values", kind.value_type),
-        ]
+        return [pa.field("run_ends", kind.run_end_type, False), pa.field("values", kind.value_type)]
     return [kind.field(i) for i in range(kind.num_fields)]
 
 
@@ -183,13 +180,11 @@ def _stored(array: pa.Array, kind: pa.DataType) -> list[Plain]:
         pairs = [list(pair) for pair in zip(values(array.keys), values(array.items), strict=True)]
         return [pairs[a:b] for a, b in itertools.pairwise(array.offsets.to_pylist())]
     if pa.types.is_fixed_size_list(kind):
-        below, size = values(array.values), kind.list_size
-        start = array.offset
+        below, size, start = values(array.values), kind.list_size, array.offset
         return [below[(start + i) * size : (start + i + 1) * size] for i in range(len(array))]
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         below = values(array.values)
-        spans = zip(array.offsets.to_pylist(), array.sizes.to_pylist(), strict=True)
-        return [below[a : a + n] for a, n in spans]
+        return [below[a : a + n] for a, n in zip(array.offsets.to_pylist(), array.sizes.to_pylist(), strict=True)]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         below = values(array.values)
         return [below[a:b] for a, b in itertools.pairwise(array.offsets.to_pylist())]
@@ -200,9 +195,7 @@ _WIDTHS = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
 
 
 def _scalars(array: pa.Array, kind: pa.DataType) -> list[Plain]:
-    if pa.types.is_boolean(kind) or pa.types.is_string(kind):
-        return array.to_pylist()
-    if pa.types.is_large_string(kind) or kind == pa.string_view():
+    if kind in (pa.bool_(), pa.string(), pa.large_string(), pa.string_view()):
         return array.to_pylist()
     if pa.types.is_integer(kind):
         return [str(v) for v in array.to_pylist()]

@@ -161,8 +161,6 @@ def test_the_goldens_themselves_are_accepted_by_both(arrow_data):
             assert reason(WE_ACCEPT, why) if why else verdicts.compared(kind, data, found) == "equal"
 
 
-# -- the judge can fail --------------------------------------------------------------------------------------
-
 ONE = schema(field("x", INT32), field("s", UTF8))
 ROWS = batch(2, [(2, 0), (2, 0)], [b"", i32(1, 2), b"", i32(0, 1, 2), b"ab"])
 

@@ -23,14 +23,10 @@ STORED = sorted(path for path in golden.WRITERS.iterdir() if path.suffix in (".a
 #: What is refused, by the beginning of its name, and why.
 NOT = {
     "polars-1.0.0.arrow": "counts the data buffers of a dictionary's views among those of the batch: it cannot be told "
-    "which count is whose",
+    "which count is whose"
 }
 #: Remarks that validate makes, by the beginning of the name: case 43 of docs/format-checklist.md.
-REMARKS = {
-    "polars-2": ["bare-schema"],
-    "javascript": ["no-schema"],
-    "arro3": ["first-message"],
-}
+REMARKS = {"polars-2": ["bare-schema"], "javascript": ["no-schema"], "arro3": ["first-message"]}
 
 TABLE = pa.table(
     {

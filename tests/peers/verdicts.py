@@ -8,7 +8,7 @@ the parent knows whose fault an end of the process is, and after each input one 
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from helpers import drive, golden, mutate
@@ -24,18 +24,6 @@ KINDS = ("stream", "file")
 
 def goldens(kind: str) -> list[bytes]:
     return [golden.load(case).form(kind).read_bytes() for case in golden.cases()]
-
-
-def mutants(kind: str, seed: int, count: int) -> Iterator[tuple[int, bytes]]:
-    """The same for everybody who asks: (number of the golden file, mutant)."""
-    inputs = goldens(kind)
-    for number, data in enumerate(inputs):
-        share = count // len(inputs) + (number < count % len(inputs))
-        for mutant in mutate.mutants(data, seed, share, inputs[(number + 1) % len(inputs)]):
-            yield number, mutant
-
-
-# -- ours ----------------------------------------------------------------------------------------------------
 
 
 def shown(batch: Any) -> list[str]:
@@ -73,9 +61,6 @@ def joined(batches: list[tuple[int, list[str]]]) -> tuple[int, list[str]]:
     return sum(count for count, _ in batches), rows
 
 
-# -- agreement -----------------------------------------------------------------------------------------------
-
-
 def disagreement(data: bytes, level: str) -> tuple[tuple[str, Any], str]:
     """How `open_stream` reads a stream, and which other reader of ours reads it otherwise ("": none)."""
     chance = random.Random(len(data))
@@ -102,9 +87,6 @@ def disagreement(data: bytes, level: str) -> tuple[tuple[str, Any], str]:
     if ours[0] == "values" and ours[1][1] and other[1][1] != [joined(ours[1][1])]:
         return ours, "payload: other values"
     return ours, ""
-
-
-# -- pyarrow -------------------------------------------------------------------------------------------------
 
 
 def theirs(kind: str, data: bytes) -> list[Any]:
@@ -213,7 +195,7 @@ def main(kind: str, seed: str, count: str, first: str) -> None:
 
     pa.set_cpu_count(1)
     limit_memory()
-    for number, (_, data) in enumerate(mutants(kind, int(seed), int(count))):
+    for number, data in enumerate(mutate.mixed(goldens(kind), int(seed), int(count))):
         if number >= int(first):
             judge(kind, number, data)
 

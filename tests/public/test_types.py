@@ -8,10 +8,8 @@ import pytest
 from helpers.fbs import LAYOUT
 
 import arrowipc
-from arrowipc import types as T
+from arrowipc import Schema, UsageError, types as T
 from arrowipc.cdata.import_array import schema_from
-from arrowipc.errors import UsageError
-from arrowipc.schemas import Schema
 
 pa = pytest.importorskip("pyarrow")
 

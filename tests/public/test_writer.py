@@ -21,9 +21,6 @@ def rows(sink: bytes | bytearray) -> list[int]:
     return [batch.num_rows for batch in read(sink, validate="strict")]
 
 
-# -- schemas -------------------------------------------------------------------------------------------------
-
-
 WAYS = {
     "write_batch": lambda writer, batch: writer.write_batch(batch),
     "write_table": lambda writer, batch: writer.write_table(batch),
@@ -147,9 +144,6 @@ def test_a_source_that_fails_leaves_the_writer_usable():
     assert [batch.to_pydict() for batch in read(sink, validate="strict")] == [{"x": [1]}, {"x": [2]}]
 
 
-# -- sizes of batches ----------------------------------------------------------------------------------------
-
-
 def wide(count: int) -> ipc.RecordBatch:
     columns = {
         "x": np.arange(count),
@@ -220,9 +214,6 @@ def test_batches_wait_until_they_are_enough_or_the_end_or_one_that_does_not_wait
         writer.write_table(batch.slice(0, 8), max_chunksize=5)
         writer.write(batch.slice(0, 6))
     assert rows(sink) == [11, 3, 10, 6, 2, 1, 5, 3, 6]
-
-
-# -- the end -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("opener", OPENERS)

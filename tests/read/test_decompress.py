@@ -30,10 +30,7 @@ zstandard = optional("zstandard")
 lz4 = pytest.importorskip("lz4.frame")
 
 LZ4, ZSTD = 0, 1
-FRAMES: dict[int, Callable[[bytes], bytes]] = {
-    LZ4: lz4.compress,
-    ZSTD: zstandard.ZstdCompressor().compress,
-}
+FRAMES: dict[int, Callable[[bytes], bytes]] = {LZ4: lz4.compress, ZSTD: zstandard.ZstdCompressor().compress}
 both = pytest.mark.parametrize("codec", [LZ4, ZSTD], ids=["lz4", "zstd"])
 
 
@@ -198,11 +195,6 @@ def test_109_lz4_cannot_hold_more_than_255_times_its_size():
         )
 
 
-def zstd_frame(content: bytes, **options: Any) -> bytes:
-    made = zstandard.ZstdCompressor(**options).compressobj()
-    return made.compress(content) + made.flush()
-
-
 @given(
     parts=st.lists(st.binary(max_size=300), min_size=1, max_size=4),
     sizes=st.booleans(),
@@ -212,8 +204,7 @@ def zstd_frame(content: bytes, **options: Any) -> bytes:
     spoil=st.sampled_from([0, 0, 0, 1, 4, 8, b"\0", b"tail of bytes"]),
 )
 def test_110_zstd_frames_follow_one_another_to_the_very_end(parts, sizes, checksums, skip, off, spoil):
-    make = zstandard.ZstdCompressor(write_content_size=True, write_checksum=checksums).compress
-    frames = [make(part) if sizes else zstd_frame(part, write_checksum=checksums) for part in parts]
+    frames = [*map(zstandard.ZstdCompressor(write_content_size=sizes, write_checksum=checksums).compress, parts)]
     if skip:
         frames.insert(0, struct.pack("<II", 0x184D2A53, 5) + b"hello")
     stored, whole = b"".join(frames), b"".join(parts)

@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,6 @@ def told(source: Any, **options: Any) -> list[Any]:
 
 
 def block_of(source: Any) -> bytes:
-    import struct
-
     with ipc.open_file(source) as reader:
         return struct.pack("<qi4xq", *reader.blocks[-1])
 
@@ -82,9 +81,6 @@ def test_the_entry_has_the_entries_of_all_batches():
             "place.lat": lat,
         },
     }
-
-
-# -- of this file only ---------------------------------------------------------------------------------------
 
 
 def test_a_batch_that_was_refused_is_not_told():
@@ -156,8 +152,6 @@ def test_batches_are_chosen_by_number():
                 with pytest.raises(UsageError, match="names of columns"):
                     ipc.file_statistics(reader, columns=wrong)
 
-
-# -- entries from anywhere -----------------------------------------------------------------------------------
 
 SEED = file_of({"x": [1, None], "t": ["a", "b"]}, {"x": [3, 4], "t": [None, "c"]})
 

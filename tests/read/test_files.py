@@ -74,8 +74,6 @@ def test_patterns_for_names(tree: Path) -> None:
         find_files([str(tree / "dt=1" / "a.arrow")], "x*")
 
 
-# -- links ---------------------------------------------------------------------------------------------------
-
 NOBODY = 65534
 
 

@@ -85,9 +85,6 @@ def test_a_schema_that_was_projected_asks_for_its_own_fields():
         assert ipc.read_record_batch(part.serialize(), part.schema) == part
 
 
-# -- dictionaries --------------------------------------------------------------------------------------------
-
-
 def encoded(values, indices=(2, 0, 2), kind=None, **more):
     kind = kind or dictionary(int32(), utf8())
     count = len(indices)
@@ -185,8 +182,6 @@ def test_limits_hold_for_what_somebody_else_describes():
     # Without limits there may be more rows than readers take.
     assert len(made(null(), 1 << 40, [(1 << 40, 0)], [])) == 1 << 40
 
-
-# -- what does not fit ---------------------------------------------------------------------------------------
 
 VIEW = (1).to_bytes(4, "little") + b"v" + bytes(11)
 

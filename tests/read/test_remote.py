@@ -278,6 +278,7 @@ def test_missing_files(web: Web) -> None:
         error = failure(lambda opener=opener, url=url: opener(url), url, kind=FileNotFoundError)
         assert "404" in str(error)
     failure(lambda: ipc.open("memory://no/such"), "memory://no/such", kind=FileNotFoundError)
+    failure(lambda: ipc.open("nowhere://x.arrow"), "nowhere", kind=ipc.UsageError)  # nobody knows such URLs
 
 
 @pytest.mark.parametrize(
@@ -326,10 +327,6 @@ def test_broken_servers(web: Web, large: bytes) -> None:
     assert reader.get_batch(1).num_rows == MIB // 4
     web.files["x.arrow"] = large[: len(large) // 2]
     failure(lambda: reader.get_batch(2), web.url("x.arrow"))
-
-
-def test_urls_that_nobody_knows() -> None:
-    failure(lambda: ipc.open("nowhere://x.arrow"), "nowhere", kind=ipc.UsageError)
 
 
 # What nobody may see.

@@ -1,5 +1,6 @@
 """Laws of validation: "full" accepts exactly what the format allows, and a refusal names the place."""
 
+import itertools
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -50,12 +51,7 @@ def changes(bits_: int) -> st.SearchStrategy[list[tuple[int, int]]]:
 
 
 def first_bad_offset(offsets: Sequence[int], limit: int) -> int | None:
-    previous = 0
-    for i, offset in enumerate(offsets):
-        if not previous <= offset <= limit:
-            return i
-        previous = offset
-    return None
+    return next((i for i, (a, b) in enumerate(itertools.pairwise([0, *offsets])) if not a <= b <= limit), None)
 
 
 def _variable(kind: Table) -> Callable[[bytes, int, int], bytes]:

@@ -77,18 +77,6 @@ def test_a_file_is_magic_stream_footer_size_and_magic(alignment, legacy, version
     assert pa.ipc.open_file(data).read_all().to_pydict() == {"x": [1, None, 3]}
 
 
-@pytest.mark.parametrize("opener", [ipc.new_stream, ipc.new_file])
-def test_no_batches_are_an_empty_stream_or_file(opener):
-    sink = bytearray()
-    schema = batch_of(1).schema
-    opener(sink, schema).close()
-    table = (ipc.open_file if opener is ipc.new_file else ipc.open_stream)(sink).read_all()
-    assert table.schema == schema
-    assert table.num_rows == 0
-    theirs = pa.ipc.open_file if opener is ipc.new_file else pa.ipc.open_stream
-    assert theirs(bytes(sink)).read_all().num_rows == 0
-
-
 def test_a_batch_without_columns_keeps_its_rows():
     (bare,) = ipc.open_stream(ipc_bytes(batch_of(1, 2, 3)), columns=[])
     for whole in (bare, bare.slice(1)):

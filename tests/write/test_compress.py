@@ -131,9 +131,6 @@ def test_columns_that_are_not_chosen_stay_raw(codec):
         assert {name for name, prefix in zip(columns_, prefixes, strict=True) if prefix > 0} == set(chosen)
 
 
-# -- frames --------------------------------------------------------------------------------------------------
-
-
 def test_109_zstd_frames_state_their_size():
     for size in (100, 255, 256, 65_791, 65_792, 3 * MB):
         prefix, frame = split(buffer(mild(size), "zstd"))
@@ -174,10 +171,6 @@ def test_zstd_at_the_largest_level_stays_within_the_window_that_readers_grant():
     stored = buffer(content, "zstd", level=22)
     check(stored, content, "zstd")
     assert zstandard.get_frame_parameters(stored[8:]).window_size <= 1 << 27
-
-
-def test_lz4_frame_is_another_name_of_lz4():
-    assert buffer(mild(999), "lz4_frame") == buffer(mild(999), "lz4")
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -84,16 +85,11 @@ def writer(like: ipc.RecordBatch, **options: bool) -> Out:
     return Out(like.schema, **options)
 
 
-def whole(values: Sequence[Any], id: int = 0) -> tuple[Any, ...]:
-    return (id, False, False, len(values))
+def whole(values: Sequence[Any], id: int = 0, is_delta: bool = False, replaces: bool = False) -> tuple[Any, ...]:
+    return (id, is_delta, replaces, len(values))
 
 
-def again(values: Sequence[Any], id: int = 0) -> tuple[Any, ...]:
-    return (id, False, True, len(values))
-
-
-def delta(values: Sequence[Any], id: int = 0) -> tuple[Any, ...]:
-    return (id, True, False, len(values))
+again, delta = partial(whole, replaces=True), partial(whole, is_delta=True)
 
 
 def sent(out: Out, *batches: ipc.RecordBatch) -> list[list[tuple[Any, ...]]]:
@@ -358,23 +354,14 @@ def test_098_a_file_holds_an_empty_dictionary_back(options, empty):
     assert out.close() == []
 
 
-def growing_stream(count: int, each: int) -> bytes:
-    """Batches whose dictionary grows by `each` words at a time, in deltas."""
-    coded = pa.dictionary(pa.int32(), pa.string())
-    parts = [
-        pa.record_batch([column([i * each], [f"word {k}" for k in range((i + 1) * each)], coded)], names=["c0"])
-        for i in range(count)
-    ]
-    return pyarrow_bytes(parts, emit_dictionary_deltas=True)
-
-
 @pytest.mark.parametrize("options", [{"deltas": True}, {"deltas": True, "unify": True}], ids=str)
 @pytest.mark.parametrize("file", [False, True])
 def test_096_deltas_of_a_reader_are_passed_on(options, file):
-    with ipc.open_stream(growing_stream(5, 3)) as reader:
-        parts = list(reader)
+    known = [f"word {k}" for k in range(15)]
+    theirs = [pa.record_batch({"c0": column([3 * i], known[: 3 * i + 3])}) for i in range(5)]
+    parts = list(ipc.open_stream(pyarrow_bytes(theirs, emit_dictionary_deltas=True)))
     out = writer(parts[0], file=file, **options)
-    news = [[f"word {k}" for k in range(3 * i, 3 * i + 3)] for i in range(5)]
+    news = [known[3 * i : 3 * i + 3] for i in range(5)]
     assert sent(out, *parts) == [[whole(news[0])], *([delta(one)] for one in news[1:])]
     # Older batches have the beginnings of what is written.
     assert sent(out, *parts) == [[]] * 5

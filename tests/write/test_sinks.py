@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -275,18 +276,14 @@ def test_a_pipe_that_does_not_block_is_refused_when_it_is_full(buffering, big):
 
 def test_signals_during_a_blocked_write_are_handled_and_the_write_goes_on(big):
     source, target = os.pipe()
-    seen, hits = [], 0
-
-    def hit(*_: object) -> None:
-        nonlocal hits
-        hits += 1
+    seen, hits = [], []
 
     def read() -> None:
         while part := os.read(source, 1 << 16):
             seen.append(part)
             time.sleep(0.0005)
 
-    before = signal.signal(signal.SIGALRM, hit)
+    before = signal.signal(signal.SIGALRM, lambda *_: hits.append(1))
     signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
     thread = threading.Thread(target=read)
     thread.start()
@@ -304,11 +301,7 @@ def test_signals_during_a_blocked_write_are_handled_and_the_write_goes_on(big):
 
 def test_a_signal_handler_that_raises_ends_a_blocked_write(big):
     source, target = os.pipe()
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, stop)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     writer = None
     try:
         with open(target, "wb", buffering=0) as sink:
@@ -365,16 +358,9 @@ def test_none_from_a_raw_file_means_that_it_would_block_and_from_others_that_all
     with pytest.raises(BlockingIOError, match="need a blocking sink"):
         write_to(Short(lambda size: None), small())
 
-    class Plain:
-        def __init__(self) -> None:
-            self.parts: list[bytes] = []
-
-        def write(self, data: Any) -> None:
-            self.parts.append(bytes(data))
-
-    sink = Plain()
-    write_to(sink, big)
-    assert b"".join(sink.parts) == reference(big)
+    parts: list[bytes] = []
+    write_to(SimpleNamespace(write=lambda data: parts.append(bytes(data))), big)
+    assert b"".join(parts) == reference(big)
 
 
 @pytest.mark.parametrize("answer", [0, -1, 10**9, 2**70, "all", 1.5, b"", True, False, int, np.True_])
