@@ -6,6 +6,7 @@ import mmap
 import pickle
 import socket
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -325,25 +326,14 @@ def test_a_body_from_a_file_object_is_aligned():
 # -- DLPack and buffers --------------------------------------------------------------------------------------
 
 
-class Older:
-    """A library's array before DLPack 1.0."""
-
-    def __init__(self, tensor: ipc.Tensor) -> None:
-        self.tensor = tensor
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.tensor.__dlpack__()
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.tensor.__dlpack_device__()
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", THEIR_DTYPES)
 def test_numpy_takes_tensors_over_dlpack(dtype, layout):
     x = LAYOUTS[layout](cube(dtype))
     tensor = ipc.Tensor(x)
-    plain = np.from_dlpack(Older(tensor))
+    # As of a library before DLPack 1.0.
+    older = {"__dlpack__": lambda **_: tensor.__dlpack__(), "__dlpack_device__": tensor.__dlpack_device__}
+    plain = np.from_dlpack(SimpleNamespace(**older))
     assert same(plain, x)
     assert not np.shares_memory(plain, x)  # it may be written to
     if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
