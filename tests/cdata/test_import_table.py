@@ -49,9 +49,6 @@ def written(table: Any, **options: Any) -> Any:
     return pa.ipc.open_stream(ipc_bytes(columns_from(table), schema=table.schema, **options)).read_all()
 
 
-# -- values and chunks -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ARRAYS)
 def test_every_type_in_unequal_chunks(name: str) -> None:
     array = ARRAYS[name]
@@ -97,9 +94,6 @@ def test_tables_without_rows_or_columns_are_written() -> None:
     assert rows(nothing) == []
     with pytest.raises(ipc.FormatError, match="0 columns"):
         columns_from(nothing)
-
-
-# -- dictionaries and schemas --------------------------------------------------------------------------------
 
 
 def test_each_chunk_keeps_its_dictionary() -> None:
@@ -208,9 +202,6 @@ def test_columns_must_fit_the_schema() -> None:
     encoded = other.dictionary_encode()
     with pytest.raises(ipc.FormatError, match="column 'x'"):
         columns_from(like(pa.schema([("x", pa.int32())]), [encoded]))
-
-
-# -- producers that fail, and what is released ---------------------------------------------------------------
 
 
 class Column(StreamOf):

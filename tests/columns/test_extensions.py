@@ -38,9 +38,6 @@ def moments(pairs: list, unit: str = "us", offset: T.DataType | None = None) -> 
     return stored("arrow.timestamp_with_offset", rows, T.struct(fields))
 
 
-# -- beside pyarrow ------------------------------------------------------------------------------------------
-
-
 def pyarrow_columns() -> dict[str, pa.Array]:
     tensor = pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[1, 0])
     storage = {
@@ -133,9 +130,6 @@ def test_dictionary_values_are_converted_once():
         assert values[0] is values[3]
 
 
-# -- what pyarrow does not know ------------------------------------------------------------------------------
-
-
 def test_moments_have_their_offset():
     noon = dt.datetime(2024, 5, 1, 12, tzinfo=UTC)
     expected = [noon.astimezone(dt.timezone(dt.timedelta(minutes=m))) for m in (0, 330, -779, 840)]
@@ -211,9 +205,6 @@ def test_nanoseconds_of_variants_are_those_of_columns(kind):
     assert variants(cells[0]).to_pylist(extensions=True) == [dt.datetime(1970, 1, 1, 0, 0, 0, 5, zone)]
     with pytest.raises(UnsupportedError, match=r"column 'x', value 1: .* 5001 ns are no whole microseconds"):
         variants(*cells).to_pylist(extensions=True)
-
-
-# -- what is broken ------------------------------------------------------------------------------------------
 
 
 def deep(levels: int) -> bytes:

@@ -73,10 +73,7 @@ def is_batch(found: Any, number: int, rows: int = 1000) -> bool:
 
 
 class CopiedMemory(PeerMemory):
-    """Memory of a server that clients copy what they need of, as over UCX where they cannot map it.
-
-    Its first byte is at `address`; the bytes of each copy are counted in `sizes`.
-    """
+    """Memory of a server at `address`, of which clients copy what they need; `sizes` has the bytes of each copy."""
 
     def __init__(self, data: Any, address: int = 64) -> None:
         self.data = memoryview(data)
@@ -304,9 +301,6 @@ class FreeingClient:
         self.session.step()
 
 
-# -- processes -----------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
 def process(*arguments: object) -> Iterator[Popen[str]]:
     """A process of this module, which is killed in the end."""
@@ -323,13 +317,9 @@ def says(child: Popen[str]) -> str:
     return child.stdout.readline().strip()
 
 
-def numbered(count: int, rows: int) -> list[ipc.RecordBatch]:
-    return [batch(number, rows) for number in range(count)]
-
-
 def serve(transport: str, count: str, rows: str, times: str = "1") -> None:
     """Serve `numbers`, that many times over, until its standard input ends; says the URI."""
-    batches = numbered(int(count), int(rows)) * int(times)
+    batches = [batch(number, int(rows)) for number in range(int(count))] * int(times)
     with dissociated.Server(
         {"numbers": lambda: iter(batches)}, transport, transport_options=telling(transport)
     ) as server:

@@ -32,12 +32,6 @@ def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
             assert block.output is None or pages.same(block.output, printed), f"line {block.line}:\n{printed}"
 
 
-def as_process(line: str) -> list[str]:
-    """The words of a command, whose programs are those of this interpreter."""
-    program, *words = shlex.split(line)
-    return {"python": [sys.executable], "arrowipc": [sys.executable, "-m", "arrowipc"]}[program] + words
-
-
 @pytest.mark.parametrize("page", with_blocks("console"), ids=pages.name_of)
 def test_commands_run(page, tmp_path):
     pytest.importorskip("arrowipc.cli")
@@ -45,7 +39,9 @@ def test_commands_run(page, tmp_path):
     for block in pages.blocks(page, "console"):
         for line in re.findall(r"^\$ ([^\n#]*)", block.code, re.MULTILINE):
             if block.skip is None and not line.startswith(("pip install", "export ")):
-                done = subprocess.run(as_process(line), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+                program, *words = shlex.split(line)
+                command = [sys.executable, *{"python": [], "arrowipc": ["-m", "arrowipc"]}[program], *words]
+                done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
                 assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 

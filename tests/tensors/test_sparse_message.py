@@ -105,9 +105,6 @@ def csf_message(
     return made_of(body, csf, index, len(nodes[-1]), padded, **changes)
 
 
-# -- right ones ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("validate", ["none", "full", "strict"])
 @pytest.mark.parametrize("padded", [0, 8, 64])
 @pytest.mark.parametrize("by_columns", [False, True])
@@ -247,8 +244,6 @@ def test_a_row_stride_larger_than_a_row_skips_what_lies_between():
     assert ipc.read_sparse_tensor(whole).to_dense().tolist() == [[0, 5], [6, 0]]
 
 
-# -- broken ones ---------------------------------------------------------------------------------------------
-
 BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
     "no shape": (lambda: coo_message(shape=None), "SparseTensor.shape"),
     "no index": (
@@ -361,8 +356,6 @@ def test_unproven_indices_are_proven_before_they_are_used(build):
         with pytest.raises(FormatError, match="expected an index"):
             use()
 
-
-# -- written -------------------------------------------------------------------------------------------------
 
 LAYOUTS = (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor)
 
