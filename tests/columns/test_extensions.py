@@ -15,6 +15,7 @@ from helpers.arrays import ipc_bytes, read, read_array, read_batch
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, UnsupportedError, UsageError, types as T
 from arrowipc.columns.extensions import MEANINGS
+from arrowipc.tensors.extension_columns import fixed_shape_tensor, variable_shape_tensor
 
 IDS = [uuid.UUID(int=1), None, uuid.UUID(int=2**128 - 1)]
 UTC = dt.UTC
@@ -153,8 +154,6 @@ def test_moments_that_no_datetime_holds_stay_as_they_are_stored():
 @pytest.mark.parametrize("permutation", [None, [2, 0, 1]])
 @pytest.mark.parametrize("shape", [(2, 3, 4), (1, 1, 1), (0, 3, 2), (3, 2, 0)])
 def test_tensors_are_nested_lists_as_numpy_makes_them(shape, permutation):
-    from arrowipc.tensors.extension_columns import fixed_shape_tensor, variable_shape_tensor
-
     size = int(np.prod(shape))
     fixed = fixed_shape_tensor("x", T.int16(), shape, permutation=permutation)
     varying = variable_shape_tensor("x", T.int16(), 3, permutation=permutation)

@@ -11,6 +11,7 @@ from helpers import pages
 
 import arrowipc
 import arrowipc.dissociated
+from arrowipc.dissociated.protocol import Reason
 
 
 def with_blocks(language: str, spark: bool = False) -> list[Path]:
@@ -58,8 +59,6 @@ def test_the_reference_has_every_public_name():
 
 
 def test_the_reasons_of_dissociated_ipc_are_those_of_the_page():
-    from arrowipc.dissociated.protocol import Reason
-
     stated = ", ".join(f"{each.value} {each.name}" for each in Reason)
     assert stated in (pages.ROOT / "docs/guides/dissociated-peers.md").read_text()
 

@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 import arrowipc as ipc
 from arrowipc import types as T
+from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
 
 THEIR_DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 OUR_DTYPES = (*THEIR_DTYPES, "M8[s]", "M8[us]", "m8[ns]", "m8[ms]", "V3", "V16", "S5")
@@ -397,8 +398,6 @@ def test_buffers_say_what_they_are():
 
 
 def test_cells_of_binary_columns():
-    from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
-
     rows = [np.arange(5.0), None, np.zeros((2, 0)), cube("i2").T]
     cells = cells_from_arrays(rows)
     assert [cell is None for cell in cells] == [False, True, False, False]
@@ -418,8 +417,6 @@ def test_cells_of_binary_columns():
 
 
 def test_a_bad_cell_is_named():
-    from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
-
     good = cells_from_arrays([[1.0]])[0]
     for bad in (b"", b"abc", good[:-1], ipc.Schema([]).serialize()):
         with pytest.raises(ipc.FormatError, match="cell 1"):
