@@ -317,9 +317,13 @@ def says(child: Popen[str]) -> str:
     return child.stdout.readline().strip()
 
 
+def numbered(count: int, rows: int) -> list[ipc.RecordBatch]:
+    return [batch(number, rows) for number in range(count)]
+
+
 def serve(transport: str, count: str, rows: str, times: str = "1") -> None:
     """Serve `numbers`, that many times over, until its standard input ends; says the URI."""
-    batches = [batch(number, int(rows)) for number in range(int(count))] * int(times)
+    batches = numbered(int(count), int(rows)) * int(times)
     with dissociated.Server(
         {"numbers": lambda: iter(batches)}, transport, transport_options=telling(transport)
     ) as server:
