@@ -3,6 +3,7 @@
 import errno
 import gc
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,9 +47,6 @@ def same(table: Any, validate: Any = "full") -> list[ipc.RecordBatch]:
 def written(table: Any, **options: Any) -> Any:
     """The table, written by us and read by pyarrow."""
     return pa.ipc.open_stream(ipc_bytes(columns_from(table), schema=table.schema, **options)).read_all()
-
-
-# -- values and chunks -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -96,9 +94,6 @@ def test_tables_without_rows_or_columns_are_written() -> None:
     assert rows(nothing) == []
     with pytest.raises(ipc.FormatError, match="0 columns"):
         columns_from(nothing)
-
-
-# -- dictionaries and schemas --------------------------------------------------------------------------------
 
 
 def test_each_chunk_keeps_its_dictionary() -> None:
@@ -185,35 +180,28 @@ def test_tables_of_arro3_go_column_by_column_and_frames_do_not() -> None:
     assert rows(table) * 2 == rows(frame) == TABLE.to_pylist() * 2
 
 
-class Like:
+def like(schema: Any, columns: list[Any]) -> Any:
     """A table that shows what it is told to."""
-
-    def __init__(self, schema: Any, columns: list[Any]) -> None:
-        self.schema = schema
-        self.columns = columns
-        self.num_columns = len(columns)
+    return SimpleNamespace(schema=schema, columns=columns, num_columns=len(columns))
 
 
 def test_columns_must_fit_the_schema() -> None:
     one, other = pa.chunked_array([[1], [2]]), pa.chunked_array([["a"], ["b"]])
     schema = pa.schema([("x", pa.int64()), ("y", pa.list_(pa.field("item", pa.int8())))])
     with pytest.raises(ipc.FormatError, match="1 columns, its schema 2"):
-        columns_from(Like(schema, [one]))
+        columns_from(like(schema, [one]))
     with pytest.raises(ipc.FormatError, match=r"column 'x': the schema of the table says int64.* gives string"):
-        columns_from(Like(schema, [other, one]))
+        columns_from(like(schema, [other, one]))
     with pytest.raises(ipc.FormatError, match=r"column 'y': the schema of the table says list"):
-        columns_from(Like(schema, [one, one]))
+        columns_from(like(schema, [one, one]))
     for kind in (pa.list_(pa.int16()), pa.list_(pa.field("element", pa.int8())), pa.large_list(pa.int8())):
         with pytest.raises(ipc.FormatError, match="column 'y'"):
-            columns_from(Like(schema, [one, pa.chunked_array([[[1]]], kind)]))
+            columns_from(like(schema, [one, pa.chunked_array([[[1]]], kind)]))
     with pytest.raises(ipc.UsageError, match=r"column 'y': expected an object with __arrow_c_stream__"):
-        columns_from(Like(schema, [one, [1, 2]]))
+        columns_from(like(schema, [one, [1, 2]]))
     encoded = other.dictionary_encode()
     with pytest.raises(ipc.FormatError, match="column 'x'"):
-        columns_from(Like(pa.schema([("x", pa.int32())]), [encoded]))
-
-
-# -- producers that fail, and what is released ---------------------------------------------------------------
+        columns_from(like(pa.schema([("x", pa.int32())]), [encoded]))
 
 
 class Column(StreamOf):
@@ -260,7 +248,7 @@ def schema_of(n: int) -> Any:
 @pytest.mark.parametrize("lengths", [[2, 2], [0, 2, 0, 2]])
 def test_a_column_that_fails_ends_the_stream(code: int, kind: type[Exception], lengths: list[int]) -> None:
     columns = [Column([2, 2, 5]), Column(lengths, code), Column([2, 2, 5])]
-    stream = columns_from(Like(schema_of(3), columns))
+    stream = columns_from(like(schema_of(3), columns))
     found = []
     for _ in range(2):
         with pytest.raises(kind, match="Gerät weg"):
@@ -275,14 +263,14 @@ def test_a_column_that_fails_ends_the_stream(code: int, kind: type[Exception], l
 def test_a_column_without_a_schema_is_let_go_of() -> None:
     columns = [Column([1]), Column([1], schema_code=errno.EINVAL), Column([1])]
     with pytest.raises(ipc.FormatError, match="Gerät weg"):
-        columns_from(Like(schema_of(3), columns))
+        columns_from(like(schema_of(3), columns))
     gc.collect()
     assert released(columns) == {CStream: 2, CSchema: 1, CArray: 0}
 
 
 def test_chunks_that_say_what_cannot_be_are_refused() -> None:
     columns = [Column([2, -1]) for _ in range(2)]
-    stream = columns_from(Like(schema_of(2), columns))
+    stream = columns_from(like(schema_of(2), columns))
     with pytest.raises(ipc.FormatError, match="length -1"):
         list(stream)
     del stream
@@ -293,7 +281,7 @@ def test_chunks_that_say_what_cannot_be_are_refused() -> None:
 def test_streams_that_are_closed_or_dropped_let_go() -> None:
     for close in (True, False):
         columns = [Column([1, 1]), Column([1, 1])]
-        stream = columns_from(Like(schema_of(2), columns))
+        stream = columns_from(like(schema_of(2), columns))
         batch = next(iter(stream))
         if close:
             stream.close()
@@ -332,7 +320,7 @@ def test_validation_is_that_of_readers() -> None:
 def test_a_dictionary_that_is_broken_later_is_refused(name: str, wrong: int | None) -> None:
     column = Encoded([2, 2, 1], [{}, {}, {name: wrong}])
     schema = pa.schema([("x", pa.dictionary(pa.int64(), pa.int64()))])
-    stream = columns_from(Like(schema, [column]))
+    stream = columns_from(like(schema, [column]))
     assert [next(stream).to_pylist() for _ in range(2)] == [[{"x": 7}, {"x": 5}]] * 2
     with pytest.raises(ipc.ArrowIpcError):
         next(stream)

@@ -16,9 +16,6 @@ from arrowipc import UsageError
 SMALL = pa.record_batch({"a": [1, None, 3, 4], "b": ["w", "x", None, "z"]})
 
 
-# -- batches -------------------------------------------------------------------------------------------------
-
-
 def test_a_batch_tells_its_shape():
     found = read_batch(SMALL)
     assert (found.num_rows, found.num_columns, len(found)) == (4, 2, 4)
@@ -66,9 +63,6 @@ def test_a_batch_without_columns():
     (found,) = ipc.open_stream(rows)
     assert found.to_pylist() == [{}, {}, {}]
     assert found.slice(1).num_rows == 2
-
-
-# -- arrays --------------------------------------------------------------------------------------------------
 
 
 def test_indices_and_slices_of_arrays():
@@ -122,9 +116,6 @@ def test_buffers_hold_what_the_format_says():
     assert read_array(pa.array(["ab"])).buffers()[0] is None
     empty = read_array(pa.array([], pa.int8()))
     assert [b and bytes(b) for b in empty.buffers()] == [None, memoryview(b"")]
-
-
-# -- equality ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", CASES)

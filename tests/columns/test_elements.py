@@ -33,9 +33,6 @@ def of(kind: Table, *children: Table, **options: object) -> Table:
     return schema(field("x", kind, *children, **options))
 
 
-# -- sound data ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_values_inside_lists_and_structs(name):
     inner = CASES[name]
@@ -172,8 +169,6 @@ def test_values_are_counted_before_they_are_made():
     with pytest.raises(LimitError):
         found.to_pylist(max_values=5)
 
-
-# -- broken contents, which only validate="none" lets through ------------------------------------------------
 
 WORDS = of(forge.UTF8, dictionary=encoding(0))
 THREE_WORDS = dictionary(0, batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), b"abc"]))

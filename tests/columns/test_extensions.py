@@ -15,6 +15,7 @@ from helpers.arrays import ipc_bytes, read, read_array, read_batch
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, UnsupportedError, UsageError, types as T
 from arrowipc.columns.extensions import MEANINGS
+from arrowipc.tensors.extension_columns import fixed_shape_tensor, variable_shape_tensor
 
 IDS = [uuid.UUID(int=1), None, uuid.UUID(int=2**128 - 1)]
 UTC = dt.UTC
@@ -36,9 +37,6 @@ def moments(pairs: list, unit: str = "us", offset: T.DataType | None = None) -> 
     fields = [T.field("timestamp", T.timestamp(unit, "UTC")), T.field("offset_minutes", offset or T.int16())]
     rows = [pair and {"timestamp": pair[0], "offset_minutes": pair[1]} for pair in pairs]
     return stored("arrow.timestamp_with_offset", rows, T.struct(fields))
-
-
-# -- beside pyarrow ------------------------------------------------------------------------------------------
 
 
 def pyarrow_columns() -> dict[str, pa.Array]:
@@ -133,9 +131,6 @@ def test_dictionary_values_are_converted_once():
         assert values[0] is values[3]
 
 
-# -- what pyarrow does not know ------------------------------------------------------------------------------
-
-
 def test_moments_have_their_offset():
     noon = dt.datetime(2024, 5, 1, 12, tzinfo=UTC)
     expected = [noon.astimezone(dt.timezone(dt.timedelta(minutes=m))) for m in (0, 330, -779, 840)]
@@ -159,8 +154,6 @@ def test_moments_that_no_datetime_holds_stay_as_they_are_stored():
 @pytest.mark.parametrize("permutation", [None, [2, 0, 1]])
 @pytest.mark.parametrize("shape", [(2, 3, 4), (1, 1, 1), (0, 3, 2), (3, 2, 0)])
 def test_tensors_are_nested_lists_as_numpy_makes_them(shape, permutation):
-    from arrowipc.tensors.extension_columns import fixed_shape_tensor, variable_shape_tensor
-
     size = int(np.prod(shape))
     fixed = fixed_shape_tensor("x", T.int16(), shape, permutation=permutation)
     varying = variable_shape_tensor("x", T.int16(), 3, permutation=permutation)
@@ -211,9 +204,6 @@ def test_nanoseconds_of_variants_are_those_of_columns(kind):
     assert variants(cells[0]).to_pylist(extensions=True) == [dt.datetime(1970, 1, 1, 0, 0, 0, 5, zone)]
     with pytest.raises(UnsupportedError, match=r"column 'x', value 1: .* 5001 ns are no whole microseconds"):
         variants(*cells).to_pylist(extensions=True)
-
-
-# -- what is broken ------------------------------------------------------------------------------------------
 
 
 def deep(levels: int) -> bytes:

@@ -25,9 +25,6 @@ def many(case: str) -> ipc.Array:
     return read_batch(pa.record_batch({"x": CASES[case]}))["x"]
 
 
-# -- rows ----------------------------------------------------------------------------------------------------
-
-
 INTERVALS = {
     types.interval_year_month(): [1, None, -5],
     types.interval_day_time(): [(1, -2), None, (3, 4)],
@@ -201,9 +198,6 @@ def test_offsets_that_do_not_fit_are_an_error_that_says_what_to_do():
     wide = ipc.RecordBatch.from_pydict({"t": ["a" * (1 << 20)]})
     with pytest.raises(ipc.UnsupportedError, match="offset"):
         wide.take(np.zeros(2048, np.int64))
-
-
-# -- columns -------------------------------------------------------------------------------------------------
 
 
 def test_brackets_choose_rows_or_columns():

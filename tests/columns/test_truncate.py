@@ -89,7 +89,7 @@ def check_list_view(width: int, buffers: list[Any], length: int, n: int) -> None
 
 def check_buffers(kind: pa.DataType, buffers: list[Any], lengths: list[int], n: int) -> None:
     """The buffers behind the validity, and the `lengths` of the children, for `n` elements."""
-    is_ = pa.types
+    is_, wide = pa.types, 8 if str(kind).startswith("large") else 4
     if is_.is_null(kind):
         assert not buffers
     elif is_.is_union(kind):
@@ -101,16 +101,12 @@ def check_buffers(kind: pa.DataType, buffers: list[Any], lengths: list[int], n: 
         check_bitmap(buffers[1], n)
     elif kind in (pa.string_view(), pa.binary_view()):
         assert len(buffers[1]) == 16 * n
-    elif is_.is_string(kind) or is_.is_binary(kind):
-        check_offsets(buffers[1], 4, n, len(buffers[2]))
-    elif is_.is_large_string(kind) or is_.is_large_binary(kind):
-        check_offsets(buffers[1], 8, n, len(buffers[2]))
-    elif is_.is_list(kind) or is_.is_map(kind):
-        check_offsets(buffers[1], 4, n, lengths[0])
-    elif is_.is_large_list(kind):
-        check_offsets(buffers[1], 8, n, lengths[0])
+    elif kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
+        check_offsets(buffers[1], wide, n, len(buffers[2]))
+    elif is_.is_list(kind) or is_.is_large_list(kind) or is_.is_map(kind):
+        check_offsets(buffers[1], wide, n, lengths[0])
     elif is_.is_list_view(kind) or is_.is_large_list_view(kind):
-        check_list_view(4 if is_.is_list_view(kind) else 8, buffers, lengths[0], n)
+        check_list_view(wide, buffers, lengths[0], n)
     elif is_.is_fixed_size_list(kind):
         assert lengths == [n * kind.list_size]
     elif is_.is_struct(kind):

@@ -73,10 +73,7 @@ def is_batch(found: Any, number: int, rows: int = 1000) -> bool:
 
 
 class CopiedMemory(PeerMemory):
-    """Memory of a server that clients copy what they need of, as over UCX where they cannot map it.
-
-    Its first byte is at `address`; the bytes of each copy are counted in `sizes`.
-    """
+    """Memory of a server at `address`, of which clients copy what they need; `sizes` has the bytes of each copy."""
 
     def __init__(self, data: Any, address: int = 64) -> None:
         self.data = memoryview(data)
@@ -302,9 +299,6 @@ class FreeingClient:
     def free(self, addresses: list[int]) -> None:
         self.connection.send(FREE_DATA, [free_data_body(addresses)])
         self.session.step()
-
-
-# -- processes -----------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

@@ -1,7 +1,4 @@
-"""Where bodies lie, and who holds them: the arena, tables that are put there once, files that are served by their path.
-
-What is gone is never used again.
-"""
+"""Where bodies lie, and who holds them: the arena, tables that are put there once, files served by their path."""
 
 import gc
 import mmap
@@ -102,9 +99,6 @@ def test_d072_threads_that_place_and_free_at_once_never_see_the_bytes_of_others(
     assert (state_of(arena).blocks, state_of(arena).used) == (0, 0)
 
 
-# -- the arena as such ---------------------------------------------------------------------------------------
-
-
 def test_segments_are_used_again_and_large_bodies_get_their_own():
     arena = Arena(13 * MIB, MIB, 0)
     small, large = message(rows=1000), message(rows=300_000)
@@ -179,8 +173,6 @@ def test_sizes_of_arenas_are_checked():
     assert unlimited.place(message(), NoConnection()) is not None
     unlimited.close()
 
-
-# -- prepared tables, and files ------------------------------------------------------------------------------
 
 SECONDS = peers.SECONDS
 ROWS = 5000

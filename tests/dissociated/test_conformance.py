@@ -48,9 +48,6 @@ def test_every_item_is_there_and_most_are_checked():
     assert len(of_servers | of_clients) > 70
 
 
-# -- servers -----------------------------------------------------------------------------------------------------
-
-
 def wrong_of_server(subject: Subject, only: set[int] = ALL) -> list[int]:
     return missed(check_server(subject, only), strict=True)
 
@@ -201,9 +198,6 @@ def test_broken_memory_is_found(monkeypatch, mistake):
         assert any(wrong_of_server(Subject([[server.uri]], b"t", 1.0), {item}) == [item] for _ in range(5))
 
 
-# -- clients -----------------------------------------------------------------------------------------------------
-
-
 class InThread:
     """Our client, in a thread in place of a process: `words` are the ident and the URIs."""
 
@@ -225,7 +219,9 @@ class InThread:
             errors.write(f"{type(error).__name__}: {error}".encode())
             self.code = 1
         else:
-            until_freed()
+            gc.collect()
+            for each in list(link._running):  # as the end of a process waits
+                each.deliver()
             self.code = 0
 
     def poll(self):
@@ -239,13 +235,6 @@ class InThread:
 
     def __exit__(self, *_):
         self.kill()
-
-
-def until_freed():
-    """Wait as the end of a process does."""
-    gc.collect()
-    for each in list(link._running):
-        each.deliver()
 
 
 def wrong_of_client(only: set[int], where: str = "arrowipc+unix:", uris: str = "{uri}") -> list[int]:
@@ -268,15 +257,11 @@ def test_our_client_passes(where, uris):
     assert wrong_of_client(ALL, where, uris) == []
 
 
-def _moved(addresses):
-    return free_data_body([each + 8 for each in addresses])
-
-
 MISTAKES: dict[str, tuple[Any, str, Any, set[int]]] = {
     "the ident is not opaque": (link.Link, "open", None, {18}),
     "nothing is given back": (link.Returns, "returned", lambda self, addresses: None, {73, 81}),
     "free_data of 7 bytes": (link, "free_data_body", lambda addresses: bytes(7), {74}),
-    "other addresses": (link, "free_data_body", _moved, {73, 77}),
+    "other addresses": (link, "free_data_body", lambda given: free_data_body([each + 8 for each in given]), {73, 77}),
     "a lost stream is whole": (Incoming, "lost", lambda self, what, reason=None: setattr(self, "end", self.next), {70}),
     "parameters come twice": (uri, "_tag", lambda name, value, text: int(value) % 2**64, {9, 10}),
 }  # fmt: skip
@@ -291,9 +276,6 @@ def test_mistakes_of_clients_are_found(monkeypatch, mistake):
     monkeypatch.setattr(owner, name, value)
     # What is given back together depends on time: a mistake may be invisible once.
     assert any(items <= set(wrong_of_client(items)) for _ in range(5))
-
-
-# -- the command -------------------------------------------------------------------------------------------------
 
 
 def test_the_report_says_what_was_sent_and_what_came(capsys):

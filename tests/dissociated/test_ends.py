@@ -1,7 +1,4 @@
-"""Back-pressure, time limits, and every way in which one side may leave: nothing hangs, nothing stays behind.
-
-Numbers in names (`d088`) are those of the conformance checklist.
-"""
+"""Back-pressure, time limits, every way to leave: nothing hangs or stays behind; `d088` is one of the checklist."""
 
 import os
 import signal

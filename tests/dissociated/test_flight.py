@@ -147,9 +147,6 @@ def test_d091_a_flight_without_endpoints_has_its_schema_and_no_batches():
         assert reader.schema.fields[0].name == "x"
 
 
-# -- which location ----------------------------------------------------------------------
-
-
 def test_d008_unknown_schemes_and_dead_servers_are_passed_over(there):
     client, front = there
     broken = "arrowipc+tcp://127.0.0.1:1?want_data=-1"
@@ -234,9 +231,6 @@ def test_d092_a_pair_of_our_servers_is_read_over_two_connections():
         plain = [uri.replace("&streams=meta", "").replace("&streams=data", "") for uri in map(str, server.uris)]
         with from_flight(fl.FlightEndpoint(b"x", plain), timeout=20) as reader:
             assert reader.read_all().to_pydict() == {"x": [1, 2]}
-
-
-# -- the server ----------------------------------------------------------------------
 
 
 def test_a_stream_that_nobody_knows_is_an_error(there):

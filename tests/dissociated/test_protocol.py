@@ -1,7 +1,4 @@
-"""The rules of Dissociated IPC without any transport: numbers, tags, order, URIs, leases, pairs.
-
-Numbers in names (`d027`) are those of the conformance checklist.
-"""
+"""The rules of Dissociated IPC without any transport; `d027` in a name is a number of the conformance checklist."""
 
 import base64
 import re

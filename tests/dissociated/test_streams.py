@@ -1,7 +1,4 @@
-"""Streams over real transports, with one connection, with two, and over kept ones.
-
-Numbers in names (`d027`) are those of the conformance checklist.
-"""
+"""Streams over real transports, with one connection, two or kept ones; `d027` is a number of the checklist."""
 
 import contextlib
 import mmap

@@ -47,9 +47,6 @@ def clients_left(server: Peer, count: int = 0) -> tuple[list[str], int]:
         time.sleep(0.05)
 
 
-# -- our declarations ----------------------------------------------------------------------------------------
-
-
 def headers() -> list[str]:
     """Folders with UCX's headers."""
     package = importlib.util.find_spec("libucx")
@@ -151,9 +148,6 @@ def test_a_forked_process_is_told_that_it_cannot_use_ucx(library: str) -> None:
         assert complete is True
 
 
-# -- streams -------------------------------------------------------------------------------------------------
-
-
 @every_way
 def test_d003_d022_d064_streams_are_equal_between_processes(library: str, transports: str, mode: str) -> None:
     """Small and large bodies, empty ones (d040), metadata that comes by rendezvous (d001), and two clients at once."""
@@ -238,9 +232,6 @@ def test_libraries_of_two_versions_refuse_each_other_with_a_word_about_that() ->
         with peer("fetch", other, SHARED, uri=uri, names=["plain"]) as client:
             assert client.process.wait(PATIENCE) == 1
             assert "Both ends need the same minor version" in client.words()
-
-
-# -- memory that clients read by themselves ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("transports", [TCP, SHARED])

@@ -190,16 +190,13 @@ def large(mib: int = 8, batches: int = 2) -> Batches:
     ]
 
 
-#: Name of a stream -> what makes its batches, the same in every process.
-SOURCES: dict[str, Callable[[], Batches]] = {"plain": plain, "empty": empty, "wide": wide, "large": large}
-
-
 def endless() -> Batches:
     """More than is ever on its way at once."""
     return large(4, 1) * 200
 
 
-SOURCES["endless"] = endless
+#: Name of a stream -> what makes its batches, the same in every process.
+SOURCES: dict[str, Callable[[], Batches]] = {each.__name__: each for each in (plain, empty, wide, large, endless)}
 
 
 def equal(found: Batches, expected: Batches) -> bool:
@@ -229,10 +226,7 @@ def free_bytes(memory: Any) -> int:
 
 
 def serve(pairs: str = "", **options: Any) -> None:
-    """Serve `SOURCES` by name; tells when asked: number of clients, errors, free bytes of the arena.
-
-    With `pairs` (hex), each body in the arena says that instead.
-    """
+    """Serve `SOURCES`; when asked, tell clients, errors and free bytes of the arena; bodies say `pairs` (hex)."""
     large(1, 1)  # imports NumPy, before two threads do so at once
     if pairs:
         send = Session._send_placed

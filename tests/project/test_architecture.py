@@ -25,58 +25,28 @@ AT_THE_TOP = {
 }
 #: The only imports that point to a higher package, or back inside one: a method that users expect on an object is in
 #: the package of the object, and its implementation is in a package that needs the object. The method imports it.
-UPWARD = {
+UPWARD_TABLE = {
     # A stream that is asked for any batch.
-    "reader": {"stream_readers"},
+    "reader": "stream_readers",
     # Arrays and batches: PyCapsule methods, constructors, other libraries, pickles, text, NumPy, serialize().
-    "columns.array": {
-        "cdata.export",
-        "cdata.import_array",
-        "columns.record_batch",
-        "columns.take",
-        "tensors.dense",
-        "values.from_python",
-        "values.pickling",
-        "values.to_numpy",
-    },
-    "columns.column": {
-        "columns.array",
-        "columns.take",
-        "values.casts",
-        "values.dictionary_encode",
-        "values.from_python",
-        "values.libraries",
-        "values.repr",
-        "values.to_pandas",
-    },
-    "columns.record_batch": {
-        "cdata.export",
-        "cdata.import_array",
-        "columns.take",
-        "filters.row_filters",
-        "values.from_python",
-        "values.pickling",
-        "values.repr",
-        "write.batch_writer",
-    },
-    "columns.tabular": {
-        "columns.array",
-        "columns.record_batch",
-        "tensors.dense",
-        "values.from_python",
-        "values.libraries",
-        "values.to_numpy",
-        "values.to_pandas",
-    },
+    "columns.array": "cdata.export cdata.import_array columns.record_batch columns.take tensors.dense "
+    "values.from_python values.pickling values.to_numpy",
+    "columns.column": "columns.array columns.take values.casts values.dictionary_encode values.from_python "
+    "values.libraries values.repr values.to_pandas",
+    "columns.record_batch": "cdata.export cdata.import_array columns.take filters.row_filters values.from_python "
+    "values.pickling values.repr write.batch_writer",
+    "columns.tabular": "columns.array columns.record_batch tensors.dense values.from_python values.libraries "
+    "values.to_numpy values.to_pandas",
     # Types and schemas: the PyCapsule method, comparison with those of others, text, serialize(), empty_table().
-    "datatypes": {"cdata.export", "cdata.import_array"},
-    "schemas": {"cdata.import_array", "metadata.schema_tables", "tables", "values.repr"},
+    "datatypes": "cdata.export cdata.import_array",
+    "schemas": "cdata.import_array metadata.schema_tables tables values.repr",
     # Messages: pickles and text.
-    "read.framing": {"values.pickling", "values.repr"},
+    "read.framing": "values.pickling values.repr",
     # Tensors: text, pickles and messages.
-    "tensors.dense": {"tensors.dense_io"},
-    "tensors.sparse_tensor": {"tensors.sparse_io"},
+    "tensors.dense": "tensors.dense_io",
+    "tensors.sparse_tensor": "tensors.sparse_io",
 }
+UPWARD = {module: set(names.split()) for module, names in UPWARD_TABLE.items()}
 #: Most files in a folder, a module's .pyx, .pxd and .pyi counted apart.
 FULL = 25
 

@@ -1,7 +1,4 @@
-"""The benchmarks' own parts: a question is measured by turns, and README and RESULTS.md have what was measured.
-
-The benchmarks themselves run as slow tests, on small data (`make slow`).
-"""
+"""A question is measured by turns, and README and RESULTS.md have what was measured (`make slow` runs all)."""
 
 import ast
 import json
@@ -18,19 +15,15 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/RESULTS.md"
 
 
-def asked() -> set[str]:
-    """Return the words of all questions."""
-    trees = [ast.parse(path.read_text()) for path in (ROOT / "benchmarks").glob("test_*.py")]
-    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return {call.args[0].value for call in calls if getattr(call.func, "id", "") == "question"}  # type: ignore[attr-defined]
-
-
 def cells_of(text: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
 
 
 def test_goals_are_those_of_questions() -> None:
-    questions = [re.sub(r"\\{\w+\\}", ".*", re.escape(words)) for words in asked()]
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "benchmarks").glob("test_*.py")]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    asked = [call.args[0].value for call in calls if getattr(call.func, "id", "") == "question"]  # type: ignore[attr-defined]
+    questions = [re.sub(r"\\{\w+\\}", ".*", re.escape(words)) for words in asked]
     assert all(any(re.fullmatch(each, words) for each in questions) for words in [*report.GOALS, *report.FRONT])
 
 

@@ -11,6 +11,7 @@ from helpers import pages
 
 import arrowipc
 import arrowipc.dissociated
+from arrowipc.dissociated.protocol import Reason
 
 
 def with_blocks(language: str, spark: bool = False) -> list[Path]:
@@ -32,12 +33,6 @@ def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
             assert block.output is None or pages.same(block.output, printed), f"line {block.line}:\n{printed}"
 
 
-def as_process(line: str) -> list[str]:
-    """The words of a command, whose programs are those of this interpreter."""
-    program, *words = shlex.split(line)
-    return {"python": [sys.executable], "arrowipc": [sys.executable, "-m", "arrowipc"]}[program] + words
-
-
 @pytest.mark.parametrize("page", with_blocks("console"), ids=pages.name_of)
 def test_commands_run(page, tmp_path):
     pytest.importorskip("arrowipc.cli")
@@ -45,7 +40,9 @@ def test_commands_run(page, tmp_path):
     for block in pages.blocks(page, "console"):
         for line in re.findall(r"^\$ ([^\n#]*)", block.code, re.MULTILINE):
             if block.skip is None and not line.startswith(("pip install", "export ")):
-                done = subprocess.run(as_process(line), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+                program, *words = shlex.split(line)
+                command = [sys.executable, *{"python": [], "arrowipc": ["-m", "arrowipc"]}[program], *words]
+                done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
                 assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
@@ -62,8 +59,6 @@ def test_the_reference_has_every_public_name():
 
 
 def test_the_reasons_of_dissociated_ipc_are_those_of_the_page():
-    from arrowipc.dissociated.protocol import Reason
-
     stated = ", ".join(f"{each.value} {each.name}" for each in Reason)
     assert stated in (pages.ROOT / "docs/guides/dissociated-peers.md").read_text()
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import pages
+from helpers import pages, processes
 
 import arrowipc as ipc
 
@@ -57,9 +57,7 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     child = {**os.environ, "PATH": path, "PYTHONSAFEPATH": "1"}
     if "site-packages" not in str(PACKAGE):
         child["MYPYPATH"] = str(PACKAGE.parent)
-    return subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=cwd, env=child, capture_output=True, text=True, timeout=300
-    )
+    return processes.run_module(*arguments, cwd=cwd, env=child, timeout=300)
 
 
 def lay_programs(folder: Path) -> list[str]:

@@ -52,14 +52,8 @@ def coo(
     strides: Sequence[int] | None = None,
     canonical: bool = False,
 ) -> Table:
-    type_ = None if kind is None else type_of(kind)
-    return table(
-        "SparseTensorIndexCOO",
-        indicesType=type_,
-        indicesStrides=strides,
-        indicesBuffer=indices,
-        isCanonical=canonical,
-    )
+    slots = {"indicesType": None if kind is None else type_of(kind), "indicesStrides": strides}
+    return table("SparseTensorIndexCOO", indicesBuffer=indices, isCanonical=canonical, **slots)
 
 
 def csx(

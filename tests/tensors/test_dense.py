@@ -6,6 +6,7 @@ import mmap
 import pickle
 import socket
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 import arrowipc as ipc
 from arrowipc import types as T
+from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
 
 THEIR_DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 OUR_DTYPES = (*THEIR_DTYPES, "M8[s]", "M8[us]", "m8[ns]", "m8[ms]", "V3", "V16", "S5")
@@ -325,25 +327,14 @@ def test_a_body_from_a_file_object_is_aligned():
 # -- DLPack and buffers --------------------------------------------------------------------------------------
 
 
-class Older:
-    """A library's array before DLPack 1.0."""
-
-    def __init__(self, tensor: ipc.Tensor) -> None:
-        self.tensor = tensor
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.tensor.__dlpack__()
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.tensor.__dlpack_device__()
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", THEIR_DTYPES)
 def test_numpy_takes_tensors_over_dlpack(dtype, layout):
     x = LAYOUTS[layout](cube(dtype))
     tensor = ipc.Tensor(x)
-    plain = np.from_dlpack(Older(tensor))
+    # As of a library before DLPack 1.0.
+    older = {"__dlpack__": lambda **_: tensor.__dlpack__(), "__dlpack_device__": tensor.__dlpack_device__}
+    plain = np.from_dlpack(SimpleNamespace(**older))
     assert same(plain, x)
     assert not np.shares_memory(plain, x)  # it may be written to
     if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
@@ -407,8 +398,6 @@ def test_buffers_say_what_they_are():
 
 
 def test_cells_of_binary_columns():
-    from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
-
     rows = [np.arange(5.0), None, np.zeros((2, 0)), cube("i2").T]
     cells = cells_from_arrays(rows)
     assert [cell is None for cell in cells] == [False, True, False, False]
@@ -428,8 +417,6 @@ def test_cells_of_binary_columns():
 
 
 def test_a_bad_cell_is_named():
-    from arrowipc.tensors.dense_io import arrays_from_cells, cells_from_arrays
-
     good = cells_from_arrays([[1.0]])[0]
     for bad in (b"", b"abc", good[:-1], ipc.Schema([]).serialize()):
         with pytest.raises(ipc.FormatError, match="cell 1"):

@@ -146,9 +146,6 @@ def test_wrong_arguments_are_refused():
             call()
 
 
-# -- untrusted metadata --------------------------------------------------------------------------------------
-
-
 def fixed_with(metadata: bytes, name: str = FIXED_SHAPE) -> ipc.Array:
     field = T.field(
         "t",

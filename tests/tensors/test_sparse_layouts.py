@@ -238,17 +238,14 @@ def test_copies(layout):
 
 # -- SciPy ---------------------------------------------------------------------------------------------------
 
-KINDS = [
-    getattr(scipy_sparse, name)
-    for name in ("coo_array", "csr_array", "csc_array", "coo_matrix", "csr_matrix", "csc_matrix")
-]
+KINDS = [getattr(scipy_sparse, f"{name}_{kind}") for kind in ("array", "matrix") for name in ("coo", "csr", "csc")]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1", "?"])
 def test_scipy_in_each_layout(kind, dtype):
     matrix = kind(DENSE.astype(dtype))
-    for layout in (*LAYOUTS[:3],):
+    for layout in LAYOUTS[:3]:
         tensor = layout.from_scipy(matrix)
         assert np.array_equal(tensor.to_dense(), matrix.toarray())
         back = tensor.to_scipy()
@@ -428,14 +425,7 @@ def test_torch_tensors_that_are_not_coalesced_and_such_as_do_not_fit():
 
 # -- pyarrow's sparse tensors as an oracle -------------------------------------------------------------------
 
-THEIRS = {
-    "COO": pa.SparseCOOTensor,
-    "CSR": pa.SparseCSRMatrix,
-    "CSC": pa.SparseCSCMatrix,
-    "CSF": pa.SparseCSFTensor,
-}
-
-
+THEIRS = {each.layout: getattr(pa, each.__name__) for each in LAYOUTS}
 SHAPES = [
     *((layout, shape) for layout in LAYOUTS for shape in ((3, 4), (5, 1), (0, 3))),
     *((layout, shape) for layout in (LAYOUTS[0], LAYOUTS[3]) for shape in ((2, 3, 4), (4, 3, 2, 5))),

@@ -105,9 +105,6 @@ def csf_message(
     return made_of(body, csf, index, len(nodes[-1]), padded, **changes)
 
 
-# -- right ones ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("validate", ["none", "full", "strict"])
 @pytest.mark.parametrize("padded", [0, 8, 64])
 @pytest.mark.parametrize("by_columns", [False, True])
@@ -247,14 +244,18 @@ def test_a_row_stride_larger_than_a_row_skips_what_lies_between():
     assert ipc.read_sparse_tensor(whole).to_dense().tolist() == [[0, 5], [6, 0]]
 
 
-# -- broken ones ---------------------------------------------------------------------------------------------
-
 BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
     "no shape": (lambda: coo_message(shape=None), "SparseTensor.shape"),
-    "no index": (lambda: no_index(), "lacks the required SparseTensor.sparseIndex"),
+    "no index": (
+        lambda: message(body := Body(), None, (1,), 0, body.add(bytes(8))),
+        "lacks the required SparseTensor.sparseIndex",
+    ),
     "unknown index": (lambda: coo_message(tag=4), "SparseTensor.sparseIndex has the unknown type 4"),
     "no data": (lambda: coo_message(data=None), "SparseTensor.data"),
-    "text": (lambda: text_message(), "SparseTensor.type is Utf8"),
+    "text": (
+        lambda: message(body := Body(), coo(body.add(pack("q", [0]))), (1,), 1, body.add(bytes(8)), (UTF8,)),
+        "SparseTensor.type is Utf8",
+    ),
     "negative dimension": (lambda: coo_message(shape=(2, -3, 4, 5)), r"SparseTensor.shape\[1\].size is -3"),
     "negative count": (lambda: coo_message(count=-1), "SparseTensor.non_zero_length is -1"),
     "more values than data": (lambda: coo_message(count=7), "SparseTensor.data"),
@@ -273,10 +274,7 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
     "CSR first pointer": (lambda: csx_message(indptr=[1, *INDPTR[1:]]), r"indptr\[0\] is 1"),
     "CSR descent": (lambda: csx_message(indptr=[0, 2, 3, 1, 5, 8, 9]), r"indptr\[3\] is 1"),
     "CSR column": (lambda: csx_message(columns=[*COLUMNS[:-1], 5]), r"indices\[8\] is 5"),
-    "CSR indices small": (
-        lambda: csx_message(index={"indices": (64, 64)}),
-        "SparseMatrixIndexCSX.indicesBuffer",
-    ),
+    "CSR indices small": (lambda: csx_message(index={"indices": (64, 64)}), "SparseMatrixIndexCSX.indicesBuffer"),
     "CSF of one dimension": (lambda: csf_message(shape=(2,)), "SparseTensorIndexCSF"),
     "CSF no order": (lambda: csf_message(index={"order": None}), "IndexCSF.axisOrder"),
     "CSF order twice": (lambda: csf_message(index={"order": (0, 1, 1, 3)}), "IndexCSF.axisOrder"),
@@ -298,18 +296,9 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: csf_message(indptr=[[0, 2, 3], [0, 3, 1, 4], CSF_INDPTR[2]]),
         r"indptrBuffers\[1\]\[2\] is 1",
     ),
-    "CSF index outside": (
-        lambda: csf_message(nodes=[[0, 2], *CSF_INDICES[1:]]),
-        r"indicesBuffers\[0\]\[1\] is 2",
-    ),
+    "CSF index outside": (lambda: csf_message(nodes=[[0, 2], *CSF_INDICES[1:]]), r"indicesBuffers\[0\]\[1\] is 2"),
     "CSF fewer leaves": (lambda: csf_message(count=9, data=(0, 72)), r"indicesBuffers\[3\]"),
 }
-
-
-def text_message() -> bytes:
-    body = Body()
-    indices = body.add(pack("q", [0]))
-    return message(body, coo(indices), (1,), 1, body.add(bytes(8)), (UTF8,))
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -319,11 +308,6 @@ def test_what_is_broken_is_refused_by_name(name):
     for read in (ipc.read_sparse_tensor, ipc.read_tensor):
         with pytest.raises(FormatError, match=words):
             read(data)
-
-
-def no_index() -> bytes:
-    body = Body()
-    return message(body, None, (1,), 0, body.add(bytes(8)))
 
 
 def test_strides_that_share_bytes_and_buffers_that_share_bodies_are_limited():
@@ -372,8 +356,6 @@ def test_unproven_indices_are_proven_before_they_are_used(build):
         with pytest.raises(FormatError, match="expected an index"):
             use()
 
-
-# -- written -------------------------------------------------------------------------------------------------
 
 LAYOUTS = (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor)
 

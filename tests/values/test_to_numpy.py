@@ -12,7 +12,7 @@ from helpers.arrays import CASES, FORMS, ipc_bytes, pyarrow_bytes, read_array, r
 from helpers.forge import Table as T, batch, bits, field, i32, i64, schema, stream
 
 import arrowipc as ipc
-from arrowipc import UsageError
+from arrowipc import UsageError, _core
 
 NUMBERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
@@ -58,8 +58,6 @@ def test_views(name):
 
 
 def test_views_share_the_memory_and_keep_it():
-    from arrowipc import _core
-
     gc.collect()
     before = _core.live_objects()
     found = read_batch(pa.record_batch({"x": list(range(1000))}))

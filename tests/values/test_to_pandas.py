@@ -3,7 +3,6 @@
 import datetime as dt
 import itertools
 import sys
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import optional, randoms
-from helpers.arrays import CASES, pyarrow_bytes, read_batch
+from helpers.arrays import CASES, ipc_bytes, pyarrow_bytes, read_batch
 from helpers.processes import rounds
 from hypothesis import Phase, given, settings
 from values import frames
@@ -126,22 +125,13 @@ def parts_of(name: str) -> list[ipc.RecordBatch]:
     return [batch, batch[:0], batch[:1], batch[1:], full]
 
 
-def files() -> Iterator[tuple[str, bytes]]:
-    """Streams of all types, of the rare ones, and of pandas' frames."""
-    for name in CASES:
-        sink, parts = bytearray(), parts_of(name)
-        with ipc.new_stream(sink, parts[0].schema) as writer:
-            for part in parts:
-                writer.write(part)
-        yield name, bytes(sink)
-    for name, batches in RARE.items():
-        yield f"rare: {name}", pyarrow_bytes(list(batches))
-    for name, frame in NOTED.items():
-        yield f"noted: {name}", pyarrow_bytes(pa.RecordBatch.from_pandas(frame))
-    yield "no batch", pa.schema({"x": pa.int8(), "y": pa.string()}).serialize().to_pybytes()
-
-
-FILES = dict(files())
+#: Streams of all types, of the rare ones, and of pandas' frames.
+FILES = {
+    **{name: ipc_bytes(parts_of(name)) for name in CASES},
+    **{f"rare: {name}": pyarrow_bytes(batches) for name, batches in RARE.items()},
+    **{f"noted: {name}": pyarrow_bytes(pa.RecordBatch.from_pandas(frame)) for name, frame in NOTED.items()},
+    "no batch": pa.schema({"x": pa.int8(), "y": pa.string()}).serialize().to_pybytes(),
+}
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +199,7 @@ def test_frames_come_back_with_index_names_dtypes_and_attributes(name: str) -> N
 
 
 def frame_of(name: str) -> pd.DataFrame:
-    with ipc.open(pyarrow_bytes(list(RARE[name]))) as reader:
+    with ipc.open(pyarrow_bytes(RARE[name])) as reader:
         frame: pd.DataFrame = reader.read_pandas()
     return frame
 
@@ -241,14 +231,14 @@ def test_columns_of_one_name_keep_their_values_and_types() -> None:
     assert list(found.columns) == ["a", "a"]
     assert [str(dtype) for dtype in found.dtypes] == ["int64", "str"]
     for options in ({}, {"types_mapper": pd.ArrowDtype}):
-        found = ipc.open(pyarrow_bytes(list(RARE["names twice"]))).read_pandas(**options)
+        found = ipc.open(pyarrow_bytes(RARE["names twice"])).read_pandas(**options)
         assert found.iloc[:, 0].tolist() == [1, 2]
         assert found.iloc[0, 1] == "x"
 
 
 @pytest.mark.parametrize("options", [{}, {"types_mapper": {}.get}, {"strings_to_categorical": True}])
 def test_categories_keep_their_zone(options: dict[str, Any]) -> None:
-    found = ipc.open(pyarrow_bytes(list(RARE["categories: timestamp[us, tz=Asia/Tokyo]"]))).read_pandas(**options)
+    found = ipc.open(pyarrow_bytes(RARE["categories: timestamp[us, tz=Asia/Tokyo]"])).read_pandas(**options)
     assert str(found["x"].cat.categories.dtype) == "datetime64[us, Asia/Tokyo]"
 
 
