@@ -53,10 +53,7 @@ ROOT = forge.schema(
     forge.field("a", forge.UTF8, dictionary=forge.encoding(0)),
     forge.field("b", forge.UTF8, dictionary=forge.encoding(0)),
     forge.field(
-        "l",
-        forge.LIST,
-        forge.field("item", forge.UTF8, dictionary=forge.encoding(2)),
-        dictionary=forge.encoding(1),
+        "l", forge.LIST, forge.field("item", forge.UTF8, dictionary=forge.encoding(2)), dictionary=forge.encoding(1)
     ),
     forge.field("v", forge.Table("Utf8View"), dictionary=forge.encoding(3)),
     forge.field("x", forge.int_(64)),
@@ -270,10 +267,7 @@ def test_what_is_left_in_a_reader_begins_with_a_whole_dictionary() -> None:
 
 NESTED = forge.schema(
     forge.field(
-        "l",
-        forge.LIST,
-        forge.field("item", forge.UTF8, dictionary=forge.encoding(2)),
-        dictionary=forge.encoding(1),
+        "l", forge.LIST, forge.field("item", forge.UTF8, dictionary=forge.encoding(2)), dictionary=forge.encoding(1)
     )
 )
 
@@ -303,9 +297,7 @@ def test_inner_deltas_leave_the_outer_dictionary_alone() -> None:
 
 
 @pytest.mark.parametrize("grows", [False, True])
-def test_an_inner_dictionary_that_is_replaced_does_not_bring_the_outer_one_if_the_source_did_not(
-    grows: bool,
-) -> None:
+def test_an_inner_dictionary_that_is_replaced_does_not_bring_the_outer_one_if_the_source_did_not(grows: bool) -> None:
     """4 KB of outer dictionary, 100 times; the source pays for them once."""
     parts: list[Any] = [NESTED, words(["a", "b"], 2)]
     parts += [forge.dictionary(1, coded_lists([[0], [0, 1]] * 500)), nested_rows(0, 1)]

@@ -222,12 +222,7 @@ for number in range(rounds):
     seen["left"] += any(folder.glob("_temporary/*/*"))
 """
 
-SCRIPTS = {
-    "write": WRITE,
-    "append": APPEND,
-    "recover": RECOVER,
-    "job": SPARK + JOB,
-}
+SCRIPTS = {"write": WRITE, "append": APPEND, "recover": RECOVER, "job": SPARK + JOB}
 
 
 def run(kind: str, folder: Path, rounds: int) -> dict[str, int]:

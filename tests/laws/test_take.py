@@ -117,9 +117,6 @@ def test_repeated_rows_are_those_of_a_list(name):
             drive.export_to_pyarrow(found)
 
 
-# -- what is below rows ----------------------------------------------------------------------------------------
-
-
 def nested(values: pa.Array, dice: random.Random) -> dict[str, pa.Array]:
     """Values in lists, list views, structs and unions, of which the lists are short, long or shared."""
     n = len(values)
@@ -158,9 +155,6 @@ def test_what_is_below_lists_and_unions_is_taken_too(inner):
             for taken in (whole.take(rows), table.take(rows).combine()):
                 assert str(taken["x"].to_pylist()) == expected, (name, way)
                 drive.export_to_pyarrow(taken)
-
-
-# -- what costs, and what is refused ---------------------------------------------------------------------------
 
 
 def nulls_in_lists(size: int) -> ipc.RecordBatch:
