@@ -142,10 +142,6 @@ def numbers(p: Producer, length: int = 2, **changes: Any) -> Any:
 NOWHERE: Any = ctypes.POINTER(ctypes.c_void_p)()
 
 
-def falling(p: Producer) -> Any:
-    return p.array(1, [None, packed(0, 5, 2), b"abc"], offset=1)
-
-
 #: What is wrong -> format, the array, and words that the error has.
 BAD: dict[str, tuple[bytes, Callable[[Producer], Any], str]] = {
     "length": (b"l", lambda p: numbers(p, -1), "length -1"),
@@ -169,7 +165,11 @@ BAD: dict[str, tuple[bytes, Callable[[Producer], Any], str]] = {
     "offsets NULL": (b"z", lambda p: p.array(2, [None, None, b"abc"]), r"\(offsets\)"),
     "data NULL": (b"z", lambda p: p.array(1, [None, packed(0, 2, width=4), None]), r"\(data\).*need 2"),
     "negative offset": (b"z", lambda p: p.array(1, [None, packed(-1, 2, width=4), b""]), "offset 0 is -1"),
-    "falling offsets": (b"U", falling, "offset 2 is 2, expected at least 5"),
+    "falling offsets": (
+        b"U",
+        lambda p: p.array(1, [None, packed(0, 5, 2), b"abc"], offset=1),
+        "offset 2 is 2, expected at least 5",
+    ),
     "views NULL": (b"vz", lambda p: p.array(1, [None, None, b""]), r"\(views\)"),
     "sizes NULL": (b"vz", lambda p: p.array(1, [None, bytes(16), b"abc", None]), r"buffers\[3\], the sizes"),
     "negative size": (b"vz", lambda p: p.array(1, [None, bytes(16), b"abc", packed(-1)]), "data buffer 0 is -1"),
