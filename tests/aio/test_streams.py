@@ -314,9 +314,6 @@ async def test_many_readers_take_turns():
     assert turns() is turns()
 
 
-# -- streams that grow ---------------------------------------------------------------------------------------
-
-
 async def test_many_streams_are_followed_in_one_loop(tmp_path):
     async def follow(path: Any) -> list[int]:
         async with aio.open_stream(path, follow=True) as reader:

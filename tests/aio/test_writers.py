@@ -132,9 +132,6 @@ async def test_a_stream_that_is_left_early_has_no_end():
     assert not sent.endswith(b"\xff\xff\xff\xff\0\0\0\0")
 
 
-# -- files ---------------------------------------------------------------------------------------------------
-
-
 class Sink:
     """An object whose `write` is awaited, as anyio and aiofiles give them."""
 

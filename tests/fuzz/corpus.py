@@ -40,18 +40,12 @@ def regressions() -> list[bytes]:
     return [each.read_bytes() for each in sorted(REGRESSIONS.glob("*.bin"))]
 
 
-def _small(parts: list[bytes]) -> list[bytes]:
-    return [each for each in dict.fromkeys(parts) if len(each) <= LARGEST]
-
-
 def _golden(file: bool) -> list[bytes]:
     """A third of the golden data, and inputs that broke other readers."""
-    found = [golden.load(case) for case in golden.cases()[::3]]
-    folder = golden.data_root() / ("arrow-ipc-file" if file else "arrow-ipc-stream")
-    hostile = sorted(each for each in folder.iterdir() if each.is_file())
-    return _small([(each.file if file else each.stream).read_bytes() for each in found]) + _small(
-        [each.read_bytes() for each in hostile]
-    )
+    kind = "file" if file else "stream"
+    paths = [getattr(golden.load(case), kind) for case in golden.cases()[::3]]
+    paths += sorted(each for each in (golden.data_root() / f"arrow-ipc-{kind}").iterdir() if each.is_file())
+    return [data for data in dict.fromkeys(path.read_bytes() for path in paths) if len(data) <= LARGEST]
 
 
 #: Nested in ways that no flat column takes.

@@ -1,6 +1,7 @@
 """What is done with all that a target reads: anything that users do, each step for itself."""
 
 import contextlib
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -112,9 +113,7 @@ def tensor(found: Any) -> None:
 def sparse(found: Any, level: str) -> None:
     """Use a sparse tensor, as all that it can become."""
     repr(found), found.shape, found.dim_names, found.type, found.non_zero_length, found.nbytes
-    size = 1
-    for length in found.shape:
-        size *= length
+    size = math.prod(found.shape)
     steps = [
         lambda: found.equals(found),
         lambda: found.is_canonical,
@@ -125,8 +124,7 @@ def sparse(found: Any, level: str) -> None:
         lambda: [array.sum() for array in found._index.arrays],
     ]
     if size <= ELEMENTS:
-        steps += [lambda: found.to_dense(), lambda: found.to_coo().to_dense()]
-        steps += [lambda: found.to_csf().to_dense()]
+        steps += [found.to_dense, lambda: found.to_coo().to_dense(), lambda: found.to_csf().to_dense()]
         if found.ndim == 2:
             steps += [lambda: found.to_csr().to_dense(), lambda: found.to_csc().to_dense()]
             # SciPy takes no shape like (0, 2**62), NumPy none like it either.

@@ -27,10 +27,7 @@ def bomb(build: Callable[[], Bomb]) -> Callable[[], Bomb]:
 
 def both(described: Table, *parts: forge.Part, **framing: Any) -> Bomb:
     """The same messages as a stream and as a file."""
-    return {
-        "stream": forge.stream(described, *parts, **framing),
-        "file": forge.file(described, *parts, **framing),
-    }
+    return {"stream": forge.stream(described, *parts, **framing), "file": forge.file(described, *parts, **framing)}
 
 
 def one(kind: Table, rows: int, buffers: list[Any], *children: Table, nodes: Any = (), **more: Any) -> Bomb:
@@ -113,9 +110,7 @@ def shared_metadata_values() -> Bomb:
         "stream 2": forge.stream(schema(field("x", forge.NULL).but(custom_metadata=pairs)), rows),
         "stream 3": forge.stream(plain, forge.encapsulate(forge.flatbuffer(message))),
         "file": forge.file(
-            plain,
-            rows,
-            footer=Table("Footer", version=forge.V5, schema=plain, recordBatches=[], custom_metadata=pairs),
+            plain, rows, footer=Table("Footer", version=forge.V5, schema=plain, recordBatches=[], custom_metadata=pairs)
         ),
     }
 

@@ -42,9 +42,6 @@ LIMITS = {
 }
 
 
-# -- reading -------------------------------------------------------------------------------------------------
-
-
 def last(batches: Iterable[Any]) -> list[Any]:
     """The last batches, each let go of as a loop would."""
     held: list[Any] = []
@@ -131,16 +128,7 @@ READERS: dict[str, dict[str, Callable[..., list[Any]]]] = {
     },
 }
 #: Those whose batches are used; the others hand out the same ones.
-USED = {
-    "open_stream",
-    "open_file",
-    "decode_payloads",
-    "decode_payloads, decoded",
-    "decode_payloads, numbered",
-}
-
-
-# -- using ---------------------------------------------------------------------------------------------------
+USED = {"open_stream", "open_file", "decode_payloads", "decode_payloads, decoded", "decode_payloads, numbered"}
 
 
 def write(batch: Any, open: Callable[..., Any], **options: Any) -> None:
@@ -198,20 +186,7 @@ ARRAY_USES: dict[str, Callable[[Any], Any]] = {
 
 EVERY = frozenset({*USES, *ARRAY_USES})
 QUICK_READERS = {"open_stream", "open_file"}
-QUICK_USES = {
-    "repr",
-    "equality",
-    "to_pylist",
-    "to_numpy",
-    "touch",
-    "stream",
-    "unified",
-    "concat",
-    "statistics",
-}
-
-
-# -- measuring -----------------------------------------------------------------------------------------------
+QUICK_USES = {"repr", "equality", "to_pylist", "to_numpy", "touch", "stream", "unified", "concat", "statistics"}
 
 
 class Meter:

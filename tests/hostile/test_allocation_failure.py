@@ -40,8 +40,8 @@ def run_failing(library: Path, mode: str, step: int, names: str = "") -> list[di
         "PYTHONMALLOC": "malloc" if mode == "any" else "default",
         # Freed memory is overwritten: what is used after that does not go unnoticed.
         "MALLOC_PERTURB_": "165",
+        "PYTHONFAULTHANDLER": "1",
     }
-    child["PYTHONFAULTHANDLER"] = "1"
     shown = run_module("hostile.failing_allocations", mode, step, names, env=child, timeout=3000)
     lines = [json.loads(line) for line in shown.stdout.splitlines()]
     assert shown.returncode == 0, (lines[-1:], shown.returncode, shown.stderr[-3000:])

@@ -127,12 +127,6 @@ FILE, STREAM = ipc_bytes(TABLE, "file"), ipc_bytes(TABLE)
 DENSE = np.arange(6.0).reshape(2, 3)
 
 
-def tensor_bytes(write: Any, x: Any) -> bytes:
-    sink = bytearray()
-    write(x, sink)
-    return bytes(sink)
-
-
 #: Name of a required parameter -> an argument that fits it; for one function only: "function.parameter".
 FITTING: dict[str, Callable[[], Any]] = {
     "arrays": lambda: [DENSE],
@@ -173,9 +167,9 @@ FITTING: dict[str, Callable[[], Any]] = {
     "from_pylist.rows": lambda: [{"x": 1}],
     "from_pylist.values": lambda: [1],
     "from_records.array": lambda: np.array([(1,)], [("x", "i4")]),
-    "read_sparse_tensor.source": lambda: tensor_bytes(ipc.write_sparse_tensor, ipc.SparseCOOTensor.from_dense(DENSE)),
-    "read_tensor.source": lambda: tensor_bytes(ipc.write_tensor, DENSE),
-    "read_tensors.source": lambda: tensor_bytes(ipc.write_tensor, DENSE),
+    "read_sparse_tensor.source": lambda: ipc.SparseCOOTensor.from_dense(DENSE).serialize(),
+    "read_tensor.source": ipc.Tensor(DENSE).serialize,
+    "read_tensors.source": ipc.Tensor(DENSE).serialize,
     "read_message.source": lambda: STREAM,
     "write_sparse_tensor.x": lambda: ipc.SparseCOOTensor.from_dense(DENSE),
     "infer_type.values": lambda: [1],
@@ -219,8 +213,11 @@ NOT_CALLED = ("pump", "resume", "to_torch")
 def callables() -> dict[str, tuple[Callable[[], Any], str]]:
     """Name -> who makes the object that has it, and its name there."""
     found: dict[str, tuple[Callable[[], Any], str]] = {}
-    for module in (ipc, types, extension_columns, dictionary_encode, inference):
-        for name in module.__all__:
+    named = {module: module.__all__ for module in (ipc, types, extension_columns)}
+    named[dictionary_encode] = ["decoded", "dictionary_decode", "dictionary_encode", "rebatch"]
+    named[inference] = ["infer_schema", "infer_type"]
+    for module, names in named.items():
+        for name in names:
             value = getattr(module, name)
             if callable(value) and not (isinstance(value, type) and issubclass(value, Exception)):
                 found[name] = (lambda module=module: module), name

@@ -46,9 +46,6 @@ def test_bombs_stay_within_their_bounds(share):
     assert not wrong, "\n".join(wrong)
 
 
-# -- the meter can fail --------------------------------------------------------------------------------------
-
-
 @pytest.mark.nosanitize
 def test_the_meter_measures():
     lines: list[dict[str, Any]] = []

@@ -23,8 +23,6 @@ def nothing_stays_behind() -> Iterator[None]:
         yield
 
 
-# -- schemas -----------------------------------------------------------------------------------------------
-
 #: What other producers write; tests/public/test_types.py reads what we write.
 OTHERS = {b"d:5,2,128": types.Decimal(5, 2), b"+us:": types.Union("sparse", [])}
 
@@ -38,8 +36,7 @@ def test_format_strings(format: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "format",
-    [b"", b"x", b"nn", b"+x", b"+", b"t", b"ts", b"tsx:", b"tss", b"d", b"w", b"+w", b"+l:", b"\xff", b"v"],
+    "format", [b"", b"x", b"nn", b"+x", b"+", b"t", b"ts", b"tsx:", b"tss", b"d", b"w", b"+w", b"+l:", b"\xff", b"v"]
 )
 def test_unknown_formats_are_named(format: bytes) -> None:
     p = Producer()
@@ -137,19 +134,12 @@ def test_depth_is_bounded() -> None:
         schema_from(p.capsule(twice))
 
 
-# -- arrays that say what cannot be ------------------------------------------------------------------------
-
-
 def numbers(p: Producer, length: int = 2, **changes: Any) -> Any:
     """Integers from 0."""
     return p.array(length, changes.pop("data", [None, packed(*range(10))]), **changes)
 
 
 NOWHERE: Any = ctypes.POINTER(ctypes.c_void_p)()
-
-
-def falling(p: Producer) -> Any:
-    return p.array(1, [None, packed(0, 5, 2), b"abc"], offset=1)
 
 
 #: What is wrong -> format, the array, and words that the error has.
@@ -170,23 +160,19 @@ BAD: dict[str, tuple[bytes, Callable[[Producer], Any], str]] = {
     "n_children": (b"l", lambda p: numbers(p, n_children=1), "n_children is 1: expected 0"),
     "negative n_children": (b"+l", lambda p: p.array(0, [None, b""], n_children=-1), "n_children is -1"),
     "buffers NULL": (b"l", lambda p: numbers(p, buffers=NOWHERE), "buffers is NULL"),
-    "values NULL": (
-        b"l",
-        lambda p: numbers(p, data=[None, None]),
-        r"buffers\[1\] is NULL: .*column.*\(values\)",
-    ),
+    "values NULL": (b"l", lambda p: numbers(p, data=[None, None]), r"buffers\[1\] is NULL: .*column.*\(values\)"),
     "bits NULL": (b"b", lambda p: numbers(p, data=[None, None]), r"\(values\)"),
     "offsets NULL": (b"z", lambda p: p.array(2, [None, None, b"abc"]), r"\(offsets\)"),
     "data NULL": (b"z", lambda p: p.array(1, [None, packed(0, 2, width=4), None]), r"\(data\).*need 2"),
     "negative offset": (b"z", lambda p: p.array(1, [None, packed(-1, 2, width=4), b""]), "offset 0 is -1"),
-    "falling offsets": (b"U", falling, "offset 2 is 2, expected at least 5"),
+    "falling offsets": (
+        b"U",
+        lambda p: p.array(1, [None, packed(0, 5, 2), b"abc"], offset=1),
+        "offset 2 is 2, expected at least 5",
+    ),
     "views NULL": (b"vz", lambda p: p.array(1, [None, None, b""]), r"\(views\)"),
     "sizes NULL": (b"vz", lambda p: p.array(1, [None, bytes(16), b"abc", None]), r"buffers\[3\], the sizes"),
-    "negative size": (
-        b"vz",
-        lambda p: p.array(1, [None, bytes(16), b"abc", packed(-1)]),
-        "data buffer 0 is -1",
-    ),
+    "negative size": (b"vz", lambda p: p.array(1, [None, bytes(16), b"abc", packed(-1)]), "data buffer 0 is -1"),
     "view data NULL": (b"vz", lambda p: p.array(1, [None, bytes(16), None, packed(3)]), r"\(data 0\)"),
     "a dictionary": (b"l", lambda p: numbers(p, dictionary=numbers(p)), "dictionary is given"),
 }
@@ -283,14 +269,8 @@ NESTED: dict[str, tuple[Callable[[Producer], tuple[Any, Any]], str]] = {
     "struct": (under(b"+s", 3, [None]), "'outer.item': has 2 elements, its parent needs 3"),
     "sliced struct": (under(b"+s", 1, [None], offset=2), "'outer.item': has 2 elements, its parent needs 3"),
     "fixed list": (under(b"+w:2", 2, [None]), "'outer.item': has 2 elements, its parent needs 4"),
-    "sliced fixed list": (
-        under(b"+w:2", 1, [None], offset=1),
-        "'outer.item': has 2 elements, its parent needs 4",
-    ),
-    "sparse union": (
-        under(b"+us:0", 2, [bytes(3)], offset=1),
-        "'outer.item': has 2 elements, its parent needs 3",
-    ),
+    "sliced fixed list": (under(b"+w:2", 1, [None], offset=1), "'outer.item': has 2 elements, its parent needs 4"),
+    "sparse union": (under(b"+us:0", 2, [bytes(3)], offset=1), "'outer.item': has 2 elements, its parent needs 3"),
     "type codes": (under(b"+us:0", 2, [None]), r"'outer'.*\(type codes\)"),
     "union offsets": (under(b"+ud:0", 2, [bytes(2), None]), r"'outer'.*\(offsets\)"),
     "validity of a union": (under(b"+us:0", 2, [None, bytes(2)]), "n_buffers is 2: expected 1"),
@@ -399,9 +379,6 @@ def test_an_error_in_flight_survives_the_release() -> None:
         len(array_from(p.pair(p.schema(b"l"), numbers(p)))) / 0
     gc.collect()
     assert p.released[CArray] == 1
-
-
-# -- streams -----------------------------------------------------------------------------------------------
 
 
 def test_a_stream_gives_its_batches_and_stays_at_its_end() -> None:

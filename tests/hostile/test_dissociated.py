@@ -49,9 +49,6 @@ def streams() -> list[bytes]:
 STREAMS = streams()
 
 
-# -- parsers -------------------------------------------------------------------------------------------------
-
-
 URIS = [
     "ucx://10.0.0.1:31337?want_data=18446741783881759408&free_data=7&remote_handle=AAEC%2Bw%3D%3D",
     "arrowipc+unix:///tmp/a%20b.sock?want_data=3&streams=meta",
@@ -113,9 +110,6 @@ def test_d090_frames_in_any_order_and_damaged_ones(seed):
         except ArrowIpcError:
             pass
     assert complete > 50
-
-
-# -- sockets -------------------------------------------------------------------------------------------------
 
 
 def send_all(raw: socket.socket, data: bytes, chance: random.Random, spare: int | None) -> None:
@@ -206,8 +200,6 @@ def test_d090_a_client_cannot_make_the_server_keep_much():
     assert len(server.errors) == 4
     assert set(peers.kinds(server)) <= {"FormatError", "LimitError"}
 
-
-# -- arguments -----------------------------------------------------------------------------------------------
 
 HOSTILE = [
     *(5, -1, 0, 2**70, 1.5, float("nan"), True, "", "x", "\ud800", "a\0b", "1:2", b"", b"x", [], [5], (), {}, {5: 5}),

@@ -96,9 +96,7 @@ class Watch:
 def shm_server() -> dissociated.Server:
     batches = numbered(BATCHES, ROWS)
     return dissociated.Server(
-        {"numbers": lambda: iter(batches)},
-        "shm",
-        transport_options={"capacity": 8 * MIB, "segment_bytes": 2 * MIB},
+        {"numbers": lambda: iter(batches)}, "shm", transport_options={"capacity": 8 * MIB, "segment_bytes": 2 * MIB}
     )
 
 

@@ -69,9 +69,6 @@ def test_files_that_broke_other_readers_give_values_or_an_error_quickly(arrow_da
                     TARGETS[name].run(data, random.Random(f"{name} {seed}"))
 
 
-# -- the harness ---------------------------------------------------------------------------------------------
-
-
 def fuzz(folder: Path, *arguments: str) -> tuple[int, str]:
     """Exit status and output of the runner."""
     options = ("--folder", folder, "--engine", "mutants", "--seed", 1)
@@ -101,8 +98,6 @@ def test_the_fuzzer_is_content_with_a_sound_target(tmp_path):
     executions = int(text.splitlines()[-1].split()[1].replace(",", ""))
     assert executions > 10, text
 
-
-# -- mutants -------------------------------------------------------------------------------------------------
 
 DATA = forge.file(
     forge.schema(forge.field("x", forge.INT32), metadata=[("k", "v")]),

@@ -305,16 +305,13 @@ def refused(way: Callable[[Any], Any], source: Strange) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", BAD_READS)
-def test_a_read_that_returns_more_than_was_asked_for_or_no_bytes_is_refused_by_name(name: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "answer"), [*(("read", each) for each in BAD_READS), *(("readinto", each) for each in BAD_COUNTS)]
+)
+def test_a_read_or_readinto_that_returns_what_cannot_be_is_refused_by_name(method: str, answer: str) -> None:
+    wrong = (BAD_READS if method == "read" else BAD_COUNTS)[answer]
     for data in (STREAM, FILE):
-        assert sum(refused(way, Strange(data, "read", BAD_READS[name])) for way in WAYS) >= 6
-
-
-@pytest.mark.parametrize("name", BAD_COUNTS)
-def test_a_readinto_that_returns_what_cannot_be_is_refused_by_name(name: str) -> None:
-    for data in (STREAM, FILE):
-        found = [refused(way, Strange(data, "readinto", BAD_COUNTS[name], readinto=True)) for way in WAYS]
+        found = [refused(way, Strange(data, method, wrong, readinto=method == "readinto")) for way in WAYS]
         assert sum(found) >= 6
 
 

@@ -67,9 +67,6 @@ def test_what_was_never_initialized_says_so(kind):
         blank.next_event() if kind is ipc.StreamDecoder else blank.write({"x": [1]})
 
 
-# -- weak references -----------------------------------------------------------------------------------------
-
-
 def test_objects_of_all_public_classes_can_be_referred_to_weakly():
     public = [getattr(ipc, name) for name in ipc.__all__] + [getattr(types, name) for name in types.__all__]
     kinds = {kind for kind in public if isinstance(kind, type) and not issubclass(kind, tuple)}

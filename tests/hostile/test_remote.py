@@ -200,10 +200,7 @@ def test_files_of_other_file_systems_that_are_replaced(files: Any) -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (
-            lambda size: bytes(size + 3),
-            r"read\([\d,]+\) returned [\d,]+ bytes: expected [\d,]+ bytes at most",
-        ),
+        (lambda size: bytes(size + 3), r"read\([\d,]+\) returned [\d,]+ bytes: expected [\d,]+ bytes at most"),
         (lambda size: "text", "reads text"),
         (lambda size: None, r"read\(\d+\) returned NoneType None: expected bytes"),
     ],
@@ -244,10 +241,7 @@ def test_what_is_secret_stays_with_the_first_host(files: Any) -> None:
     names = {"authorization", "x-key", "cookie"}
     with BrokenServer(files, honest) as other:
         place = f"http://127.0.0.1:{other.port}/0/x.arrow"
-        lies = [
-            lambda ask: [head(307, {"Location": place})],
-            lambda ask: [head(302, {"Location": "/2/x.arrow"})],
-        ]
+        lies = [lambda ask: [head(307, {"Location": place})], lambda ask: [head(302, {"Location": "/2/x.arrow"})]]
         with BrokenServer(files, *lies, honest) as broken:
             url = f"http://127.0.0.1:{broken.port}"
             assert ipc.open_file(RemoteSource(f"{url}/0/x.arrow", options)).num_record_batches == 6

@@ -37,9 +37,6 @@ VALUES = np.arange(6.0)
 BODY = VALUES.tobytes()
 
 
-# -- what must be read ---------------------------------------------------------------------------------------
-
-
 GRID, AT_64 = VALUES.reshape(2, 3).tolist(), b"\xee" * 64 + BODY + b"\xee" * 16
 #: What is stored, and the values that it says.
 READ = {
@@ -82,8 +79,6 @@ def test_by_hand_booleans_take_one_byte_each():
     assert ipc.read_tensor(tensor.serialize()) == tensor
 
 
-# -- what must be refused ------------------------------------------------------------------------------------
-
 HUGE = 2**62
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "negative size": ({"shape": (-1, 3)}, r"Tensor\.shape\[0\]\.size is -1"),
@@ -99,15 +94,9 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "text": ({"kind": "Utf8", "parameters": {}}, r"Tensor\.type is Utf8.*fixed width"),
     "lists": ({"kind": "List", "parameters": {}}, r"Tensor\.type is List"),
     "nulls": ({"kind": "Null", "parameters": {}}, r"Tensor\.type is Null"),
-    "odd width": (
-        {"kind": "Int", "parameters": {"bitWidth": 12, "is_signed": 1}},
-        r"Tensor\.type: Int\.bitWidth",
-    ),
+    "odd width": ({"kind": "Int", "parameters": {"bitWidth": 12, "is_signed": 1}}, r"Tensor\.type: Int\.bitWidth"),
     "unknown precision": ({"parameters": {"precision": 7}}, r"Tensor\.type: FloatingPoint\.precision"),
-    "negative width": (
-        {"kind": "FixedSizeBinary", "parameters": {"byteWidth": -5}},
-        r"Tensor\.type.*byteWidth",
-    ),
+    "negative width": ({"kind": "FixedSizeBinary", "parameters": {"byteWidth": -5}}, r"Tensor\.type.*byteWidth"),
     "too few strides": ({"strides": (8,)}, r"Tensor\.strides has 1 entries for 2 dimensions"),
     "too many strides": ({"strides": (24, 8, 8)}, r"Tensor\.strides has 3"),
     "negative stride": ({"strides": (-24, 8)}, r"Tensor\.strides\[0\] is -24"),
@@ -115,10 +104,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "overflowing stride": ({"strides": (2**63 - 1, 8)}, r"Tensor\.strides"),
     "overflowing sum": ({"shape": (3, 3), "strides": (HUGE, HUGE)}, r"Tensor\.strides"),
     "shared without end": ({"shape": (2**40, 6), "strides": (0, 8)}, r"Tensor\.strides.*overlap_bytes"),
-    "data behind the body": (
-        {"data": (8, 48)},
-        r"Tensor\.data: bytes 8\.\.\+48 lie outside the 48-byte body",
-    ),
+    "data behind the body": ({"data": (8, 48)}, r"Tensor\.data: bytes 8\.\.\+48 lie outside the 48-byte body"),
     "data before the body": ({"data": (-8, 48)}, r"Tensor\.data"),
     "data of negative length": ({"data": (0, -48)}, r"Tensor\.data"),
     "data that wraps": ({"data": (2**63 - 1, 48)}, r"Tensor\.data"),
@@ -156,9 +142,6 @@ def test_other_files_are_named():
         with pytest.raises(ipc.TruncatedError, match="no message"):
             ipc.read_tensor(nothing)
         assert list(ipc.read_tensors(nothing)) == []
-
-
-# -- truncations ---------------------------------------------------------------------------------------------
 
 
 ORIGINALS = [

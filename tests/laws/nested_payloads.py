@@ -83,7 +83,7 @@ class Level:
         self.add(count, b"", self.rng.integers(0, self.shape.words if below else 1 << 30, count))
         return field(name, below[0], *below[1:], dictionary=encoding(self.level - 1)) if below else field(name, kind)
 
-    def list(self, name: str, count: int, below: list[Table]) -> Table:
+    def lists(self, name: str, count: int, below: list[Table]) -> Table:
         fan = self.shape.fan
         self.add(count, b"", np.arange(count + 1) * fan)
         return field(name, forge.LIST, self.leaf("item", count * fan, below))
@@ -106,13 +106,13 @@ class Level:
 
     def union(self, name: str, count: int, below: list[Table], dense: bool) -> Table:
         self.add(count, bytes(count), *([self.rng.integers(0, count, count)] if dense else []))
-        return field(name, Table("Union", mode=int(dense), typeIds=[0]), self.list("a", count, below))
+        return field(name, Table("Union", mode=int(dense), typeIds=[0]), self.lists("a", count, below))
 
     def runs(self, name: str, count: int, below: list[Table]) -> Table:
         runs = max(count // 4, 1)
         self.add(count)
         self.add(runs, b"", np.append(np.arange(1, runs) * 4, count))
-        return field(name, forge.REE, field("run_ends", forge.INT32, nullable=False), self.list("values", runs, below))
+        return field(name, forge.REE, field("run_ends", forge.INT32, nullable=False), self.lists("values", runs, below))
 
     def build(self, name: str, count: int, below: list[Table]) -> Table:
         kind = self.shape.kind
@@ -132,7 +132,7 @@ class Level:
                 return self.union(name, count, below, kind == "union")
             case "fixed" | "runs":
                 return getattr(self, kind)(name, count, below)
-        return self.list(name, count, below)
+        return self.lists(name, count, below)
 
 
 def payload(shape: Shape, number: int) -> bytes:

@@ -49,15 +49,13 @@ def words(values: Sequence[str], id: int = 0, delta: bool = False) -> Any:
     return forge.dictionary(id, texts(values), isDelta=delta)
 
 
+ITEM = forge.field("item", forge.UTF8, dictionary=forge.encoding(2))
+#: A column of a dictionary of lists of words of another one.
+LISTS = forge.field("l", forge.LIST, ITEM, dictionary=forge.encoding(1))
 ROOT = forge.schema(
     forge.field("a", forge.UTF8, dictionary=forge.encoding(0)),
     forge.field("b", forge.UTF8, dictionary=forge.encoding(0)),
-    forge.field(
-        "l",
-        forge.LIST,
-        forge.field("item", forge.UTF8, dictionary=forge.encoding(2)),
-        dictionary=forge.encoding(1),
-    ),
+    LISTS,
     forge.field("v", forge.Table("Utf8View"), dictionary=forge.encoding(3)),
     forge.field("x", forge.int_(64)),
     forge.field("y", forge.int_(64)),
@@ -123,14 +121,9 @@ def copied(data: Any, *, file: bool = False, reading: Any = None, **options: Any
 
 def kinds(data: bytes) -> list[str]:
     """The messages of a stream: S, R, D, and + for a delta."""
-    found, before = [], 0
     with ipc.open_stream(data) as reader:
-        for message in ipc.MessageReader(data):
-            found.append(message.kind[0])
-        for _ in reader:
-            pass
-        before = reader.stats.num_dictionary_deltas
-    return [*found, *"+" * before]
+        list(reader)
+        return [*(message.kind[0] for message in ipc.MessageReader(data)), *"+" * reader.stats.num_dictionary_deltas]
 
 
 # -- deltas --------------------------------------------------------------------------------------------------
@@ -268,47 +261,40 @@ def test_what_is_left_in_a_reader_begins_with_a_whole_dictionary() -> None:
 
 # -- dictionaries below dictionaries -------------------------------------------------------------------------
 
-NESTED = forge.schema(
-    forge.field(
-        "l",
-        forge.LIST,
-        forge.field("item", forge.UTF8, dictionary=forge.encoding(2)),
-        dictionary=forge.encoding(1),
-    )
-)
+
+def nested(lists: Sequence[Sequence[int]]) -> list[Any]:
+    """How a stream of nested dictionaries begins: the words, the lists, and a batch of two rows."""
+    return [forge.schema(LISTS), words(["a", "b"], 2), forge.dictionary(1, coded_lists(lists)), nested_rows(0, 1)]
 
 
 def nested_rows(*indices: int) -> Any:
     return forge.batch(len(indices), [(len(indices), 0)], [b"", forge.i32(*indices)])
 
 
-def test_inner_deltas_leave_the_outer_dictionary_alone() -> None:
-    parts: list[Any] = [NESTED, words(["a", "b"], 2)]
-    parts += [forge.dictionary(1, coded_lists([[0], [0, 1]] * 500)), nested_rows(0, 1)]
-    for step in range(50):
-        parts += [words([f"w{step}"], 2, True), nested_rows(0, 999)]
-    data = forge.stream(*parts)
+def check_messages(data: bytes) -> None:
+    """A copy has the same messages and values."""
     copy = copied(data)
     assert kinds(copy) == kinds(data)
     assert ipc.open_stream(copy).read_all().to_pydict() == ipc.open_stream(data).read_all().to_pydict()
+
+
+def test_inner_deltas_leave_the_outer_dictionary_alone() -> None:
+    parts = nested([[0], [0, 1]] * 500)
+    for step in range(50):
+        parts += [words([f"w{step}"], 2, True), nested_rows(0, 999)]
+    check_messages(forge.stream(*parts))
     # Both grow: inner before outer, each by its own delta.
-    parts = [NESTED, words(["a", "b"], 2), forge.dictionary(1, coded_lists([[0], [1]])), nested_rows(0, 1)]
+    parts = nested([[0], [1]])
     for step in range(20):
         parts += [words([f"w{step}"], 2, True)]
         parts += [forge.dictionary(1, coded_lists([[step + 2]]), isDelta=True), nested_rows(step + 2)]
-    data = forge.stream(*parts)
-    copy = copied(data)
-    assert kinds(copy) == kinds(data)
-    assert ipc.open_stream(copy).read_all().to_pydict() == ipc.open_stream(data).read_all().to_pydict()
+    check_messages(forge.stream(*parts))
 
 
 @pytest.mark.parametrize("grows", [False, True])
-def test_an_inner_dictionary_that_is_replaced_does_not_bring_the_outer_one_if_the_source_did_not(
-    grows: bool,
-) -> None:
+def test_an_inner_dictionary_that_is_replaced_does_not_bring_the_outer_one_if_the_source_did_not(grows: bool) -> None:
     """4 KB of outer dictionary, 100 times; the source pays for them once."""
-    parts: list[Any] = [NESTED, words(["a", "b"], 2)]
-    parts += [forge.dictionary(1, coded_lists([[0], [0, 1]] * 500)), nested_rows(0, 1)]
+    parts = nested([[0], [0, 1]] * 500)
     for step in range(100):
         parts += [words([f"a{step}", f"b{step}"], 2)]
         if grows:

@@ -1,7 +1,6 @@
 """Laws of data sets: parts in files and streams are their concatenation, and rows those of all of them."""
 
 import random
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -65,8 +64,7 @@ def test_columns_that_only_one_file_has(first, second):
         parts[0].rename_columns([f"{prefix}{i}" for i in range(parts[0].num_columns)])
         for parts, prefix in ((first, "a"), (second, "b"))
     )
-    folder = tempfile.mkdtemp()
-    try:
+    with tempfile.TemporaryDirectory() as folder:
         for name, batch in (("0", mine), ("1", theirs)):
             (Path(folder) / f"{name}.arrow").write_bytes(pyarrow_bytes([batch], schema=batch.schema))
         table = ipc.open_dataset(folder).read_all()
@@ -76,5 +74,3 @@ def test_columns_that_only_one_file_has(first, second):
             whole = ipc.open_stream(pyarrow_bytes([batch], schema=batch.schema)).read_all()
             assert repr(half.select(batch.schema.names).to_pydict()) == repr(whole.to_pydict())
             assert all(value is None for name in batch.schema.names for value in other.to_pydict()[name])
-    finally:
-        shutil.rmtree(folder)

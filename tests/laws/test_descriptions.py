@@ -28,8 +28,6 @@ def made(chance: random.Random, rows: int) -> ipc.RecordBatch:
     return ipc.RecordBatch.from_arrow(pa.record_batch(whole))
 
 
-# -- operations on batches -----------------------------------------------------------------------------------
-
 Batches = list[ipc.RecordBatch]
 
 
@@ -77,9 +75,6 @@ OPERATIONS: list[Callable[[Batches, random.Random], Batches]] = [
     lambda batches, _: pickle.loads(pickle.dumps(batches)),
     lambda batches, _: [in_cells(batch) for batch in batches],
 ]
-
-
-# -- ways into a file ----------------------------------------------------------------------------------------
 
 
 def source_of(path: Path) -> Any:
@@ -182,9 +177,6 @@ WAYS: list[Callable[[Path, Path, random.Random], None]] = [
     *[rewritten] * 3,
     *(by_pyarrow, copied, streamed, converted, merged, recovered, appended, gathered),
 ]
-
-
-# -- what is said of the rows --------------------------------------------------------------------------------
 
 
 def check(path: Path) -> None:

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.processes import rounds, run_python
+from helpers.processes import printed, rounds, run_python
 
 KILLS = rounds(24, 100)
 
@@ -177,10 +177,12 @@ for number in range(rounds):
     sweep(2)
 """
 
-SPARK = """
+# An append of Spark: it counts from its commit on, which renames its files one by one, as Hadoop's does.
+JOB = """
 import pyarrow as pa
 from pyspark.sql import types as st
 from arrowipc.sources.files import find_files
+from arrowipc.spark.write.job import ArrowIpcWriter
 rows = st.StructType([st.StructField("x", st.LongType())])
 FILES = 4
 
@@ -195,11 +197,6 @@ def visible():
             for x in reader.read_all().to_pydict()["x"]:
                 found[x] = found.get(x, 0) + 1
     return found
-"""
-
-# An append of Spark: it counts from its commit on, which renames its files one by one, as Hadoop's does.
-JOB = """
-from arrowipc.spark.write.job import ArrowIpcWriter
 
 def work(begin):
     begin()
@@ -222,25 +219,13 @@ for number in range(rounds):
     seen["left"] += any(folder.glob("_temporary/*/*"))
 """
 
-SCRIPTS = {
-    "write": WRITE,
-    "append": APPEND,
-    "recover": RECOVER,
-    "job": SPARK + JOB,
-}
-
-
-def run(kind: str, folder: Path, rounds: int) -> dict[str, int]:
-    code = HARNESS + SCRIPTS[kind] + "\nprint(json.dumps(seen))"
-    shown = run_python(code, kind, folder, rounds, timeout=300)
-    assert shown.returncode == 0, shown.stderr
-    seen: dict[str, int] = json.loads(shown.stdout)
-    print(f"{kind}: {rounds} kills: {seen}")
-    return seen
+SCRIPTS = {"write": WRITE, "append": APPEND, "recover": RECOVER, "job": JOB}
 
 
 def check(kind: str, folder: Path, kills: int) -> None:
-    seen = run(kind, folder, kills)
+    code = HARNESS + SCRIPTS[kind] + "\nprint(json.dumps(seen))"
+    seen = json.loads(printed(run_python(code, kind, folder, kills, timeout=300)))
+    print(f"{kind}: {kills} kills: {seen}")
     assert seen["old"] + seen["new"] + seen["absent"] == kills
     # The law is not empty: some were killed before the end, some behind it, and some left a part.
     # (Of a few kills all may fall on one side, whatever the machine does.)

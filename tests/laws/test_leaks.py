@@ -88,8 +88,6 @@ def what_was_there_is_left_alone() -> Iterator[None]:
 
 measured = pytest.mark.nosanitize  # AddressSanitizer's allocator has no mallinfo2, and keeps what is freed
 
-# -- what ends well ------------------------------------------------------------------------------------------
-
 
 def half_way(data: bytes) -> None:
     """Iterators abandoned, and a with block left by an exception."""
@@ -129,9 +127,6 @@ def test_every_scenario_stays_flat(name: str, capsys: pytest.CaptureFixture[str]
 @measured
 def test_what_is_abandoned_stays_flat() -> None:
     stays_flat("abandoned", partial(half_way, arrow_columns.stream(*[scenarios.numbers()] * 3)), COUNT)
-
-
-# -- what is refused -----------------------------------------------------------------------------------------
 
 
 def refused(call: Callable[..., Any], *arguments: Any, **options: Any) -> None:

@@ -109,11 +109,7 @@ def test_schemas_that_fit_are_mapped_by_name(parts, chance, decode):
     whole = parts[0].schema
     others = [other_versions(part, chance) for part in parts for _ in range(2)]
     cells = [pyarrow_bytes([part]) for part in others]
-    decoded = ipc.decode_payloads(
-        cells,
-        schema=whole,
-        dictionaries="decode" if decode else "unify",
-    )
+    decoded = ipc.decode_payloads(cells, schema=whole, dictionaries="decode" if decode else "unify")
     rows = []
     for other, cell in zip(others, cells, strict=True):
         places = [other.schema.get_field_index(name) for name in whole.names]

@@ -102,12 +102,7 @@ def test_null_is_one_value_however_it_is_spelled():
     item = field("item", forge.UTF8, dictionary=encoding(0))
     # [null index], [index of null], ["a"]
     outer = dictionary(1, batch(3, [(3, 0), (3, 1)], [b"", i32(0, 1, 2, 3), b"\6", i32(0, 1, 0)]))
-    cell = stream(
-        schema(field("x", forge.LIST, item, dictionary=encoding(1))),
-        inner,
-        outer,
-        THREE,
-    )
+    cell = stream(schema(field("x", forge.LIST, item, dictionary=encoding(1))), inner, outer, THREE)
     column = ipc.decode_payloads([cell, cell]).batch.column("x")
     assert column.to_pylist() == [[None], [None], ["a"]] * 2
     assert len(column.dictionary) == 2
@@ -122,11 +117,7 @@ def shared(ids: tuple[int, int], words: bytes) -> bytes:
     members = [field(name, forge.UTF8, dictionary=encoding(id)) for name, id in zip("ab", ids, strict=True)]
     indices = [b"", i32(0, 1, 2), b"", i32(2, 1, 0)]
     parts.append(dictionary(2, batch(3, [(3, 0)] * 3, [b"", *indices])))
-    return stream(
-        schema(field("x", forge.STRUCT, *members, dictionary=encoding(2))),
-        *parts,
-        THREE,
-    )
+    return stream(schema(field("x", forge.STRUCT, *members, dictionary=encoding(2))), *parts, THREE)
 
 
 @pytest.mark.parametrize("ids", [[(0, 0), (0, 1)], [(0, 1), (0, 0)], [(0, 1), (0, 0), (0, 1), (0, 0)]])
@@ -325,8 +316,7 @@ def in_tens(count: int) -> list[pa.RecordBatch]:
     values = whole.column("o").dictionary
     return [
         pa.record_batch(
-            [pa.DictionaryArray.from_arrays(pa.array(range(i, i + 10), pa.int32()), values)],
-            schema=whole.schema,
+            [pa.DictionaryArray.from_arrays(pa.array(range(i, i + 10), pa.int32()), values)], schema=whole.schema
         )
         for i in range(count)
     ]

@@ -232,11 +232,8 @@ def test_mutated_metadata_alone(parts, seed):
             number = chance.randrange(len(messages))
             size = 8 + struct.unpack_from("<i", messages[number], 4)[0]
             head = overwritten(messages[number][8:size], chance, cut=0)
-            broken = [
-                *messages[:number],
-                messages[number][:8] + head + messages[number][size:],
-                *messages[number + 1 :],
-            ]
+            broken = messages.copy()
+            broken[number] = messages[number][:8] + head + messages[number][size:]
             for level in LEVELS:
                 outcome(drive.from_bytes, b"".join(broken), validate=level)
 

@@ -117,9 +117,6 @@ def test_scipy_agrees(array, index_type):
             assert made.indices.tolist() == theirs.indices.tolist()
 
 
-# -- hostile bytes -------------------------------------------------------------------------------------------
-
-
 def survive(data: bytes) -> None:
     for validate in ("none", "full", "strict"):
         with contextlib.suppress(ArrowIpcError):

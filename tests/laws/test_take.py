@@ -117,9 +117,6 @@ def test_repeated_rows_are_those_of_a_list(name):
             drive.export_to_pyarrow(found)
 
 
-# -- what is below rows ----------------------------------------------------------------------------------------
-
-
 def nested(values: pa.Array, dice: random.Random) -> dict[str, pa.Array]:
     """Values in lists, list views, structs and unions, of which the lists are short, long or shared."""
     n = len(values)
@@ -160,18 +157,12 @@ def test_what_is_below_lists_and_unions_is_taken_too(inner):
                 drive.export_to_pyarrow(taken)
 
 
-# -- what costs, and what is refused ---------------------------------------------------------------------------
-
-
-def nulls_in_lists(size: int) -> ipc.RecordBatch:
-    """Five lists of `size` nulls each, which take a few bytes."""
-    kind = ipc.Schema([field("x", types.large_list(types.null()))])
-    offsets = np.arange(6, dtype=np.int64) * size
-    return ipc.RecordBatch.from_buffers(kind, 5, [(5, 0), (5 * size, 5 * size)], [None, offsets])
-
-
 def test_elements_that_take_no_bytes_take_none_when_they_are_taken():
-    taken = nulls_in_lists(1 << 40).take([3, 0, 0, 4])
+    """Of five lists of 2**40 nulls each."""
+    kind, size = ipc.Schema([field("x", types.large_list(types.null()))]), 1 << 40
+    offsets = np.arange(6, dtype=np.int64) * size
+    batch = ipc.RecordBatch.from_buffers(kind, 5, [(5, 0), (5 * size, 5 * size)], [None, offsets])
+    taken = batch.take([3, 0, 0, 4])
     assert taken.nbytes < 1000
     assert taken["x"].children[0].length == 4 << 40
 

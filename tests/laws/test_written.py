@@ -96,9 +96,6 @@ def test_every_type_comes_back(name, version, file):
             assert found.equals(wanted)
 
 
-# -- where everything lies ----------------------------------------------------------------------------------
-
-
 def messages(data: bytes, start: int = 0) -> Iterator[tuple[int, ipc.Message]]:
     """The messages of a stream, with the position of each body."""
     reader = ipc.MessageReader(data[start:])
@@ -149,9 +146,6 @@ def counted(array: ipc.Array) -> Iterator[tuple[int, int]]:
     yield len(array), array.null_count if bare else sum(value is None for value in array.to_pylist())
     for child in array.children:
         yield from counted(child)
-
-
-# -- single messages -----------------------------------------------------------------------------------------
 
 
 def span(memory: Any) -> tuple[int, int]:

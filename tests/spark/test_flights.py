@@ -98,18 +98,9 @@ def test_data_of_the_users(spark: SparkSession, tmp_path: Path) -> None:
 # The command.
 
 
-def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "examples/flights"), "--master", "local[2]", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
 def test_the_command(tmp_path: Path) -> None:
-    done = command("--rows", "1500", cwd=tmp_path)
+    command = [sys.executable, str(ROOT / "examples/flights"), "--master", "local[2]", "--rows", "1500"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     output = tmp_path / "build" / "flights"
     found = {path.name for path in output.iterdir()}

@@ -40,9 +40,6 @@ def one_file(folder: Path) -> Path:
     return found
 
 
-# -- what is written and read ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("form", "compression"), [("file", "none"), ("stream", "LZ4"), ("file", "zstd")])
 def test_values_come_back_and_pyarrow_reads_them(
     spark: SparkSession, base: DataFrame, tmp_path: Path, compression: str, form: str
@@ -127,9 +124,6 @@ def test_the_log_of_sparks_streaming_sink_is_understood(spark: SparkSession, tmp
     assert names == {f"k=a b%25{number}" for number in (1, 2, 3)}
 
 
-# -- damage, options ---------------------------------------------------------------------------------------------
-
-
 def test_torn_files_and_streams(spark: SparkSession, tmp_path: Path) -> None:
     for form, kept in (("file", 0), ("stream", 4000)):
         out = tmp_path / form
@@ -183,9 +177,6 @@ def test_options(spark: SparkSession, tmp_path: Path, use: str, option: str, val
     given = spark.range(1).write.format("arrowipc").option(option, value).mode("append")
     with pytest.raises(Exception, match=text):
         load(spark, tmp_path / "out", **{option: value}) if use == "read" else given.save(str(tmp_path / "out"))
-
-
-# -- what is read ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -90,13 +90,6 @@ def test_a_jar_is_built_once_and_is_complete(small: SimpleNamespace, caplog: pyt
     assert os.stat(path).st_mtime_ns == made
 
 
-def command(arguments: list[str]) -> int:
-    """What ``python -m arrowipc.spark.jar`` does."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["jar", *arguments])
-        return jar.main()
-
-
 TWICE = """
 import sys
 from pathlib import Path
@@ -163,7 +156,8 @@ def test_a_spark_that_it_is_not_for(
 ) -> None:
     monkeypatch.setenv("SPARK_HOME", a_spark(unbuilt.folder.parent / "spark", version, compiler=compiler))
     assert find_jar() is None
-    assert command([]) == 1
+    monkeypatch.setattr(sys, "argv", ["jar"])
+    assert jar.main() == 1
     assert said in capsys.readouterr().err
 
 

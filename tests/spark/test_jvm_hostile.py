@@ -152,9 +152,6 @@ def test_files_that_are_cut_anywhere(reader: java.Reader, tmp_path: Path, ends: 
         assert survive(reader, cuts, tmp_path)["ok"] <= ends // 10
 
 
-# -- damage of which each is compared ------------------------------------------------------------------------
-
-
 def written(kind: str, codec: str | None, batches: int = 1) -> bytes:
     texts = [None if n % 7 == 0 else f"text {n}, longer than a view" for n in range(40)]
     batch = pa.record_batch(

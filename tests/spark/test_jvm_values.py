@@ -58,9 +58,6 @@ def test_arrays_of_null_rows_are_copied(spark: SparkSession, conf: Any, tmp_path
     assert copied[:] == ([[1, None], [None, 2]], [[None, None], [None, None]])
 
 
-# -- pruning -------------------------------------------------------------------------------------------------
-
-
 def same_with_and_without_pruning(
     spark: SparkSession, path: Path, table: pa.Table, rows: int, conditions: list[str]
 ) -> Any:

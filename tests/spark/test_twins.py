@@ -42,10 +42,6 @@ WHERE = {
 }
 
 
-def marks(where: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.campaign, *([] if where == "local" else [pytest.mark.slow])]
-
-
 Found = dict[str, dict[str, dict[str, str]]]
 
 
@@ -93,9 +89,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Found]:
     return functools.cache(functools.partial(run, tmp_path_factory.mktemp("twins")))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("where", "name"),
-    [pytest.param(where, name, marks=marks(where)) for where, (_, names) in WHERE.items() for name in names],
+    [
+        pytest.param(where, name, marks=[] if where == "local" else pytest.mark.slow)
+        for where, (_, names) in WHERE.items()
+        for name in names
+    ],
 )
 def test_twins(runs: Callable[[str], Found], where: str, name: str) -> None:
     found = runs(where)[name]
