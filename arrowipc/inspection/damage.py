@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 from arrowipc.arguments import with_field_docs
@@ -104,11 +103,20 @@ class Recovery(NamedTuple):
         return f"<Recovery of a {self.format}: {self}>"
 
 
-class Ledger(SimpleNamespace):
+class Ledger:
     """Counts what is kept and lost while a source is read: a `Recovery` that can still change."""
 
     def __init__(self, format: Literal["file", "stream"]) -> None:
-        super().__init__(**{**Recovery(format)._asdict(), "skipped": []})
+        self.format = format
+        self.num_batches: int = 0
+        self.num_rows: int = 0
+        self.num_bytes: int = 0
+        self.lost_batches: int | None = 0
+        self.lost_rows: int | None = 0
+        self.lost_bytes: int | None = 0
+        self.error: FormatError | None = None
+        self.offset: int | None = None
+        self.skipped: list[Damage] = []
 
     def keep(self, rows: int, size: int = 0) -> None:
         """Count a batch."""

@@ -362,7 +362,7 @@ class ByBlocks(_Kept):
     def __init__(self, reader: RecordBatchFileReader) -> None:
         reader.decoder.add_up()
         self._reader = reader
-        self.ledger = Ledger("file")
+        self.ledger: Ledger = Ledger("file")
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
         if reader.decoder.damage is not None:
@@ -425,7 +425,7 @@ class _InOrder(_Kept):
                 start, bare_schema = stop, found
             self._skipped = start
         self._framer.feed(buffer[self._skipped :], True)
-        self.ledger = Ledger("stream" if source is None else "file")
+        self.ledger: Ledger = Ledger("stream" if source is None else "file")
         message = bare_schema or self._framer.next_message()
         if message is None:
             begun = self._framer.bytes_consumed
