@@ -70,7 +70,21 @@ class Limits(Immutable):
     row_cache_bytes: int
     overlap_bytes: int
     dataset_columns: int
-    __slots__ = __match_args__ = tuple(__annotations__)
+    __slots__ = __match_args__ = (
+        "metadata_bytes",
+        "depth",
+        "rows_per_batch",
+        "decompressed_bytes",
+        "decompressed_ratio",
+        "decompressed_slack",
+        "payload_slack",
+        "dictionary_bytes",
+        "read_ahead",
+        "spool_bytes",
+        "row_cache_bytes",
+        "overlap_bytes",
+        "dataset_columns",
+    )
     frame_sizes = False
 
     def __new__(

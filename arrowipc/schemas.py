@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from arrowipc.datatypes import DataType
     from arrowipc.tables import Table
 
+__all__ = ["Field", "Schema"]
+
 INT64 = -(2**63), 2**63 - 1
 
 

@@ -214,8 +214,8 @@ class RemoteSource(Remote):
     def __reduce__(self) -> tuple[Any, ...]:
         """Another source of the same file, which reads no other version of it than this one."""
         options, timeout, filesystem = self._given
-        how = {"size": self._size, "gap": self.gap, "tail": self.tail, "timeout": timeout, "version": self.version}
-        return partial(RemoteSource, self.url, options, filesystem=filesystem, **how), ()
+        again = partial(RemoteSource, self.url, options, size=self._size, gap=self.gap, tail=self.tail)
+        return partial(again, timeout=timeout, version=self.version, filesystem=filesystem), ()
 
     @property
     def local_path(self) -> str | None:

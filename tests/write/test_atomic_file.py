@@ -63,7 +63,7 @@ def test_an_interrupt_anywhere_leaves_a_complete_file_and_nothing_open(tmp_path,
                 writer.write(batch)
 
         for count in interrupted(replace, atomic_file, existing, targets):
-            assert descriptors() == before, count
+            assert descriptors() <= before, count  # threads of tests before this one may end meanwhile
             assert os.listdir(folder) == ["x.arrow"], count
             if (found := column_of(path)) != [0]:
                 assert found == ([0, 1] if append else [1])
