@@ -9,15 +9,13 @@ import contextlib
 import datetime as dt
 import functools
 import gzip
-import io
 import itertools
 import json
 import random
-import socket
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -27,7 +25,7 @@ from columns.variants import extension_streams
 from dissociated import peers
 from helpers import arrays, drive
 from helpers.cdata import CStream
-from helpers.memory import Guarded, nothing_imported
+from helpers.memory import nothing_imported
 
 import arrowipc as ipc
 from arrowipc import Limits, aio, types
@@ -37,11 +35,12 @@ from arrowipc.cli.sources import Failure, opened
 from arrowipc.cli.terminal import json_text
 from arrowipc.columns.extensions import Names, variant_value
 from arrowipc.dissociated.client import Client
-from arrowipc.dissociated.connection import PeerMemory
+from arrowipc.dissociated.conformance.__main__ import lines
+from arrowipc.dissociated.conformance.servers import STREAM, Subject, Wire, check_server
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
-from arrowipc.dissociated.transports.sockets import SocketConnection
+from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.filters.pruning import OPERATORS, Pruner
 from arrowipc.filters.row_filters import RowFilter
 from arrowipc.filters.statistics import mark_of
@@ -54,10 +53,8 @@ from arrowipc.sources.files import find_files
 from arrowipc.sources.spark_log import LOG, local_log
 from fuzz import corpus, uses
 from fuzz.imports import Hostile
+from fuzz.sides import FEW, SMALL, Inside, Stored, guarded, source_of, told
 
-#: Small enough that a hostile claim costs little, and large enough for every seed.
-SMALL = {"rows_per_batch": 1 << 20, "decompressed_bytes": 16 << 20, "dictionary_bytes": 16 << 20, "read_ahead": 1 << 20}
-FEW = Limits(**SMALL)
 #: The same, for readers that decode a batch again for nearly every row.
 KEEPS_ONE = Limits(**SMALL, row_cache_bytes=0)
 MOST_BATCHES = 8
@@ -117,27 +114,6 @@ def options(chance: random.Random) -> dict[str, Any]:
 def a_seed(seeds: list[bytes], data: bytes) -> bytes:
     """A valid input that follows from the data."""
     return seeds[zlib.crc32(data[:64]) % len(seeds)]
-
-
-def guarded(data: bytes) -> memoryview:
-    """Bytes in front of a page that nobody may read: a step too far ends the process."""
-    view = Guarded(len(data)).view
-    view[:] = data
-    return view.toreadonly()
-
-
-def source_of(data: bytes, chance: random.Random, seekable: bool = False) -> Any:
-    """The bytes as memory at any address or in front of a page that nobody may read, as an object, or in pieces."""
-    match chance.randrange(5 if seekable else 6):
-        case 0:
-            return memoryview(b"?" * (shift := chance.randrange(8)) + data)[shift:]
-        case 1:
-            return io.BytesIO(data)
-        case 2:
-            return guarded(data)
-        case 5:
-            return drive.ShortReads(data, iter(lambda: chance.choice((1, 7, 64, 5000)), None))
-    return data
 
 
 def read(batches: Any, level: str, chance: random.Random) -> None:
@@ -289,27 +265,13 @@ def awaited(data: bytes, chance: random.Random) -> None:
         uses.batch(batch, chosen["validate"], chance)
 
 
-class _Stored:
-    """A store of obstore with one object, whose answers are as long as it likes."""
-
-    def __init__(self, data: bytes, chance: random.Random) -> None:
-        self._data, self._chance = data, chance
-
-    async def head_async(self, path: str) -> dict[str, Any]:
-        return {"size": len(self._data), "e_tag": "1", "last_modified": None, "version": None}
-
-    async def get_ranges_async(self, path: str, *, starts: list[int], ends: list[int]) -> list[bytes]:
-        lies = self._chance.random() < 0.01
-        return [self._data[start : end - lies] for start, end in zip(starts, ends, strict=True)]
-
-
 @target("awaited-file", corpus.files)
 def awaited_file(data: bytes, chance: random.Random) -> None:
     chosen = options(chance)
 
     async def read_some() -> list[Any]:
         found: list[Any] = []
-        async with aio.open_file(_Stored(data, chance), "x", prefetch=chance.randrange(4), **chosen) as reader:
+        async with aio.open_file(Stored(data, chance), "x", prefetch=chance.randrange(4), **chosen) as reader:
             repr(reader), reader.metadata
             for number in range(min(reader.num_record_batches, 2)):
                 with contextlib.suppress(*uses.REFUSED):
@@ -454,34 +416,6 @@ def sparse(data: bytes, chance: random.Random) -> None:
 # -- dissociated ---------------------------------------------------------------------------------------------
 
 
-class Inside(PeerMemory):
-    """The input itself as the memory of the server."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = guarded(data)
-
-    def message(self, metadata: Any, pairs: Any, returned: Any, limits: Any, reads: Any = None) -> Any:
-        memory = self.data
-        made = pairs.message(metadata, memory, corpus.BASE, limits)
-        for start, end in (reads and reads(made, memory)) or ():
-            assert 0 <= start < end <= len(memory)
-        returned(pairs.addresses)
-        return made
-
-
-@contextlib.contextmanager
-def told(data: bytes) -> Iterator[tuple[socket.socket, SocketConnection]]:
-    """A connection to a peer that said `data` and will say no more."""
-    raw, other = peers.raw_pair()
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    with raw, SocketConnection(other, "the peer", FEW) as connection:
-        raw.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            raw.send(data)
-        raw.shutdown(socket.SHUT_WR)
-        yield raw, connection
-
-
 @target("client", corpus.frames)
 def client(data: bytes, chance: random.Random) -> None:
     level = level_of(chance)
@@ -492,6 +426,20 @@ def client(data: bytes, chance: random.Random) -> None:
         with Client(link, StreamDecoder(columns, level, FEW), FEW).begin(5) as reader:
             read(reader, level, chance)
             repr(reader)
+
+
+@target("conformance", corpus.frames)
+def conformance(data: bytes, chance: random.Random) -> None:
+    """Whatever a server sends, each check of a stream ends in words."""
+    free = chance.choice((None, corpus.FREE))
+    uri = DissociatedUri("arrowipc+unix", path="/x", want_data=corpus.WANT, free_data=free)
+    items = {each for numbers in STREAM for each in numbers}
+    with told(data) as (_, connection):
+        subject = Subject([[uri]], b"", 0.01)
+        subject.seen = Wire([uri], 0.01, lambda *_: (connection, Inside(data))).listen()
+        results = check_server(subject, items)
+        assert {each.number for each in results} == items
+        "\n".join(lines(results, items, chance.random() < 0.5))
 
 
 @target("runs", corpus.frames)

@@ -39,7 +39,7 @@ class Result(NamedTuple):
 class Wire:
     """Connections of a client that obeys no rule by itself, and what came over them."""
 
-    def __init__(self, uris: Sequence[DissociatedUri], timeout: float) -> None:
+    def __init__(self, uris: Sequence[DissociatedUri], timeout: float, connect: Any = schemes.connect) -> None:
         self.uris = uris
         self.timeout = timeout
         self.free_data: int | None = uris[-1].free_data
@@ -49,7 +49,7 @@ class Wire:
         self.bodies: list[tuple[int, bytes]] = []
         self.first_body_before_end: bool = False
         self.frees_at_once: bool = False
-        made = [schemes.connect(uri, None, timeout) for uri in uris]
+        made = [connect(uri, None, timeout) for uri in uris]
         self.connections: list[Any] = [connection for connection, _ in made]
         self.memory: Any = made[-1][1]
 
