@@ -12,6 +12,7 @@ from helpers import randoms
 from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
 from helpers.mutate import overwritten
+from helpers.processes import rounds
 from hypothesis import given, strategies as st
 from laws.payload_rows import alone, encoded, rows_of, samples
 
@@ -409,21 +410,23 @@ def check_beside(good: bytes, bad: bytes, level: str, **options: Any) -> None:
         assert repr(found[2 * len(rows) : -len(rows)]) == repr(model)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", samples())
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_truncation_leaves_the_neighbours_alone(level, name):
     good = samples()[name]
-    step = max(1, len(good) // 150)
-    for size in (*range(0, len(good), step), *range(len(good) - 40, len(good))):
+    step = max(1, len(good) // rounds(60, 1000))
+    for size in (*range(0, len(good), step), *range(len(good) - 16, len(good))):
         check_beside(good, good[:size], level)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("dictionaries", ["unify", "decode"])
 @pytest.mark.parametrize("name", samples())
 @pytest.mark.parametrize("level", LEVELS)
 def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, name, dictionaries):
     dice, good = random.Random(f"{SEED} {name}"), samples()[name]
-    for _ in range(150):
+    for _ in range(rounds(60, 3000)):
         columns = dice.choice([None, ipc.read_schema(good).names])
         check_beside(good, overwritten(good, dice), level, dictionaries=dictionaries, columns=columns)
 

@@ -219,7 +219,7 @@ def test_all_that_can_be_asked_in_many_threads_at_once(kind: str) -> None:
     told = [name for name, text in expected.items() if "Error" not in text]
     assert len(told) * 3 >= len(names) * 2, expected  # some need pandas or polars
     chance = random.Random(kind)
-    for _ in range(rounds(2, 50)):
+    for _ in range(rounds(1, 50)):
         thing = make()  # nothing is known of it yet, so that they all make it at once
         orders = [chance.sample(names, len(names)) for _ in range(THREADS)]
         for found in together(*[partial(answers, thing, order) for order in orders]):

@@ -121,7 +121,9 @@ def originals() -> list[bytes]:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(
-    ("reader", "count"), [("core", rounds(1000, 5000)), ("through_spark", rounds(14, 3000))], indirect=["reader"]
+    ("reader", "count"),
+    [("core", rounds(400, 5000)), pytest.param("through_spark", rounds(14, 3000), marks=pytest.mark.slow)],
+    indirect=["reader"],
 )
 def test_mutants(reader: java.Reader, tmp_path: Path, count: int) -> None:
     mutants = mutate.mixed(originals(), 40, count)
@@ -144,7 +146,9 @@ def test_bombs(reader: java.Reader, tmp_path: Path, share: int) -> None:
     survive(reader, inputs, tmp_path, judged=False, **({} if core else {"rows": "100"}))
 
 
-@pytest.mark.parametrize(("reader", "ends"), [("core", 200), ("through_spark", rounds(8, 40))], indirect=["reader"])
+@pytest.mark.parametrize(
+    ("reader", "ends"), [("core", 200), pytest.param("through_spark", 40, marks=pytest.mark.slow)], indirect=["reader"]
+)
 def test_files_that_are_cut_anywhere(reader: java.Reader, tmp_path: Path, ends: int) -> None:
     for write in (arrow_columns.file, arrow_columns.stream):
         data = write(arrow_columns.everything(), arrow_columns.everything(), compression="zstd")

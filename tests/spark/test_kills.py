@@ -83,7 +83,7 @@ def below(path: Path, pattern: str) -> int:
 
 def test_a_stream_that_is_killed_again_and_again(spark: SparkSession, tmp_path: Path) -> None:
     """What a reader finds are whole micro-batches, and in the end each row once."""
-    batches, size, kills = rounds(5, 160), 20, rounds(2, 50)
+    batches, size, kills = rounds(4, 160), 20, rounds(1, 50)
     out, log, dice, seen = tmp_path / "out", tmp_path / "out" / "_spark_metadata", random.Random(5), Counter[str]()
     (tmp_path / "out-in").mkdir()
     for number in range(batches):

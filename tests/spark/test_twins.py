@@ -17,7 +17,7 @@ from helpers.twins import DIFFERENCES, FORMATS, TWINS
 from arrowipc.spark import find_jar
 from arrowipc.spark.java import NO_JAVA, find_java
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.campaign]
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "twins.py"
 OLD = "pyspark==4.0.1"
@@ -28,17 +28,17 @@ SPREAD = (
 )
 #: For every change a part of these: twins that send objects, splits and commits to executors.
 SENT = ("partitions_and_pruning", "metadata_of_files", "splits", "streams", "corrupt_files", "user_defined_types")
-#: Twins that are quick in a local session.
-NEAR = ("schemas_merged", "types")
-#: All others run over Connect, except those that need a classic session.
-OTHERS = [name for name in TWINS if name not in (*NEAR, *SENT)]
-CLASSIC = ("user_defined_types",)
+#: ... those that say most over Connect ...
+REMOTE = ("columns_by_name", "overwriting_partitions", "inserted", "tables_altered")
+CLASSIC = ("user_defined_types",)  # what Connect does not have
+#: ... and all others in a local session, which is the quickest.
+NEAR = [name for name in TWINS if name not in (*SENT, *REMOTE)]
 #: Masters and their twins. A change runs each twin with one master at least; `make campaign` runs all with all.
 WHERE = {
-    "local": ("local[2]", rounds([*NEAR], TWINS)),
+    "local": ("local[2]", rounds(NEAR, TWINS)),
     "old": ("local[2]", TWINS),
     "cluster": ("local-cluster[2,1,1024]", rounds(SENT, SPREAD)),
-    "connect": ("connect", [name for name in rounds(OTHERS, TWINS) if name not in CLASSIC]),
+    "connect": ("connect", [name for name in rounds(REMOTE, TWINS) if name not in CLASSIC]),
 }
 
 
@@ -89,14 +89,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Found]:
     return functools.cache(functools.partial(run, tmp_path_factory.mktemp("twins")))
 
 
-@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("where", "name"),
-    [
-        pytest.param(where, name, marks=[] if where == "local" else pytest.mark.slow)
-        for where, (_, names) in WHERE.items()
-        for name in names
-    ],
+    [(where, name) for where, (_, names) in WHERE.items() for name in names],
 )
 def test_twins(runs: Callable[[str], Found], where: str, name: str) -> None:
     found = runs(where)[name]
