@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
-from arrowipc._core cimport Memory, Recent, Source, identity, limits_data, open_message, window
+from arrowipc._core cimport Memory, Recent, identity, limits_data, open_message, window
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_vector
@@ -20,12 +20,10 @@ from arrowipc.tensors.message cimport (
     MOST_DIMENSIONS, Location, Shape, broken, count_elements, element_type, read_buffer, read_element, read_names,
     read_shape,
 )
-from arrowipc.tensors.strided_copy cimport (
-    Gathered, gather_all, gathered, is_column_major, is_row_major, reach, row_major, stored_strides,
-)
+from arrowipc.tensors.strided_copy cimport Gathered, gather_all, gathered, is_packed, reach, row_major, stored_strides
 
 from arrowipc.datatypes import Bool, FloatingPoint, Int
-from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
+from arrowipc.errors import FormatError, LimitError, UsageError
 
 cdef dict plain_types = {}      # (Schema.fbs Type, width, flags) -> the one type object
 
@@ -203,10 +201,10 @@ cdef class Tensor:
     @property
     def is_column_major(self):
         """bool: the elements are neighbours in column-major order."""
-        return is_column_major(self._ndim, self.dims, self.dims + self._ndim, self.width)
+        return is_packed(self._ndim, self.dims, self.dims + self._ndim, self.width, True)
 
     cdef bint in_rows(self) noexcept:
-        return is_row_major(self._ndim, self.dims, self.dims + self._ndim, self.width)
+        return is_packed(self._ndim, self.dims, self.dims + self._ndim, self.width, False)
 
     cdef Tensor packed(self):
         """The same values row by row: itself, or a copy."""
@@ -517,52 +515,6 @@ def body_of(Tensor tensor not None):
     if stored_strides(tensor._ndim, tensor.dims, tensor.dims + tensor._ndim, tensor.width, strides):
         return tuple([strides[i] for i in range(tensor._ndim)]), window(tensor.data, tensor.nbytes, tensor)
     return None, gathered(tensor.data, tensor, tensor._ndim, tensor.dims, tensor.dims + tensor._ndim, tensor.width)
-
-
-cdef class Head:
-    # What goes in front of the bodies of all tensors of one shape, type, order and names.
-    cdef int64_t shape[MOST_DIMENSIONS]
-    cdef int32_t ndim
-    cdef object type
-    cdef object strides
-    cdef object names
-    cdef bytes head
-
-
-cdef Recent recent_heads = Recent(16)   # those who write tensors write many of the same shape
-
-cdef struct WantedHead:
-    void* tensor
-    void* strides
-
-
-cdef bint is_head_of(object thing, const void* wanted) except -1:
-    cdef Head head = <Head> thing
-    cdef Tensor tensor = <Tensor> (<const WantedHead*> wanted).tensor
-    return (head.ndim == tensor._ndim and memcmp(head.shape, tensor.dims, head.ndim * sizeof(int64_t)) == 0
-            and (head.type is tensor.type or head.type == tensor.type)
-            and head.strides == <object> (<const WantedHead*> wanted).strides and head.names == tensor.dim_names)
-
-
-def recent_head(Tensor tensor not None, strides):
-    """Return the head of an earlier tensor that this one shares; None if there is none."""
-    cdef WantedHead wanted = [<void*> tensor, <void*> strides]
-    cdef Head head = recent_heads.again(&wanted, is_head_of)
-    if head is None:
-        head = recent_heads.find(tensor._ndim, &wanted, is_head_of)
-    return None if head is None else head.head
-
-
-def remember_head(Tensor tensor not None, strides, bytes head not None):
-    """Keep a head for `recent_head`."""
-    cdef Head made = Head.__new__(Head)
-    memcpy(made.shape, tensor.dims, tensor._ndim * sizeof(int64_t))
-    made.ndim = tensor._ndim
-    made.type = tensor.type
-    made.strides = strides
-    made.names = tensor.dim_names
-    made.head = head
-    recent_heads.keep(made, tensor._ndim)
 
 
 def joined(bytes head not None, buffer, int64_t stored):
