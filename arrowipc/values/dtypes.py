@@ -39,9 +39,9 @@ def dtype_of(kind: at.DataType) -> np.dtype[Any]:
 
     Dates in days are int32, times of day int32 or int64; decimals and fixed-size binary are void.
     """
-    if isinstance(kind, at.Bool) or kind == DATE32:
-        return np.dtype(np.bool_ if isinstance(kind, at.Bool) else "<i4")
-    stored = stored_dtype(kind)
+    if isinstance(kind, at.Bool):
+        return np.dtype(np.bool_)
+    stored = np.dtype("<i4") if kind == DATE32 else stored_dtype(kind)
     if stored is None:
         raise UsageError(f"a tensor holds values of a fixed width, found the type {kind}")
     return stored

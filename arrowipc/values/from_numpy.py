@@ -137,7 +137,8 @@ def _ticks(values: _Values, mask: _Mask | None, kind: at.DataType) -> tuple[_Val
         null |= mask
     if values.dtype != target:
         # A coarse unit reaches further than a fine one: NumPy wraps around, or from 2.5 on raises.
-        low, high = np.array([1 - 2**63, 2**63 - 1]).view(target).astype(values.dtype)
+        most = 2**31 if kind == DATE32 else 2**63 - 1
+        low, high = np.array([-most, most]).view(target).astype(values.dtype)
         _refuse(((values <= low) | (values > high)) & ~null, values, f"lies outside the range of {kind}")
         values = values.astype(target)
     numbers = values.view("<i8")

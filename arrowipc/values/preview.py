@@ -207,17 +207,16 @@ def _nested_text(array: Any, i: int, width: int, depth: int) -> str:
     left, right = "[]" if isinstance(kind, at.LISTS) else "{}"
     if depth == 0:
         return f"{left}{CUT}{right}"
-    children = array.children
-    start, count = (i, len(children)) if isinstance(kind, at.Struct) else _extent(array, i)
+    parts = array.children[0].children if isinstance(kind, at.Map) else array.children
+    start, count = (i, len(parts)) if isinstance(kind, at.Struct) else _extent(array, i)
 
     def item(k: int, room: int) -> str:
         if isinstance(kind, at.LISTS):
-            return _text(children[0], start + k, room, depth - 1)
+            return _text(parts[0], start + k, room, depth - 1)
         if isinstance(kind, at.Struct):
-            name, values, place = shorten(printable(kind.fields[k].name), max(room // 2, 1)), children[k], i
+            name, values, place = shorten(printable(kind.fields[k].name), max(room // 2, 1)), parts[k], i
         else:
-            keys, values = children[0].children
-            name, place = _text(keys, start + k, room // 2, depth - 1), start + k
+            name, values, place = _text(parts[0], start + k, room // 2, depth - 1), parts[1], start + k
         return f"{name}: {_text(values, place, max(room - len(name) - 2, 1), depth - 1)}"
 
     return left + _sequence(item, count, count, width)[1:-1] + right
