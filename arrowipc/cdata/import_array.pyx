@@ -883,7 +883,10 @@ cdef BatchStream stream_of(object source, bint whole, int level):
 
 cdef RecordBatch all_of(BatchStream stream):
     """The batches of a stream as one."""
-    cdef list batches = list(stream)
+    cdef list batches = []
+    cdef RecordBatch batch
+    while (batch := stream.next()) is not None:
+        batches.append(batch)
     if len(batches) == 1:
         return batches[0]
     return concat_batches(batches) if batches else empty_batch(stream.plan)

@@ -4,7 +4,7 @@ from cpython.buffer cimport (
     PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_F_CONTIGUOUS, PyBUF_ND, PyBUF_STRIDED_RO,
     PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
@@ -515,6 +515,32 @@ def body_of(Tensor tensor not None):
     if stored_strides(tensor._ndim, tensor.dims, tensor.dims + tensor._ndim, tensor.width, strides):
         return tuple([strides[i] for i in range(tensor._ndim)]), window(tensor.data, tensor.nbytes, tensor)
     return None, gathered(tensor.data, tensor, tensor._ndim, tensor.dims, tensor.dims + tensor._ndim, tensor.width)
+
+
+# (shape and strides, type, names, head): those who write tensors write many of the same form.
+cdef Recent recent_heads = Recent(16)
+
+
+cdef bint is_head_of(object thing, const void* wanted) except -1:
+    cdef Tensor tensor = <Tensor> wanted
+    form, kind, names, _ = <tuple> thing
+    return (PyBytes_GET_SIZE(form) == 16 * tensor._ndim
+            and memcmp(PyBytes_AS_STRING(form), tensor.dims, 16 * tensor._ndim) == 0
+            and (kind is tensor.type or kind == tensor.type) and names == tensor.dim_names)
+
+
+def recent_head(Tensor tensor not None):
+    """Return the head of an earlier tensor of the same form; None if there is none."""
+    found = recent_heads.again(<void*> tensor, is_head_of)
+    if found is None:
+        found = recent_heads.find(tensor._ndim, <void*> tensor, is_head_of)
+    return None if found is None else found[3]
+
+
+def remember_head(Tensor tensor not None, bytes head not None):
+    """Keep a head for `recent_head`."""
+    form = PyBytes_FromStringAndSize(<const char*> tensor.dims, 16 * tensor._ndim)
+    recent_heads.keep((form, tensor.type, tensor.dim_names, head), tensor._ndim)
 
 
 def joined(bytes head not None, buffer, int64_t stored):

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from arrowipc._core import Recent
 from arrowipc.arguments import described
 from arrowipc.columns.array import Array
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.metadata.schema_tables import write_tensor_message
-from arrowipc.tensors.dense import Tensor, body_of, joined, tensor_in_bytes, tensor_of
+from arrowipc.tensors.dense import (
+    Tensor,
+    body_of,
+    joined,
+    recent_head,
+    remember_head,
+    tensor_in_bytes,
+    tensor_of,
+)
 from arrowipc.tensors.message import head_of, stored_length
 from arrowipc.tensors.message_io import buffer_size, read_framed, read_framed_all, write_framed
 
@@ -175,23 +182,17 @@ def _tensor(x: Any, dim_names: Sequence[str] | None, type: DataType | None) -> T
     return Tensor(x, dim_names, type)
 
 
-#: Shape, type, strides and names -> the type and the head: those who write tensors write many of the same shape.
-_recent = Recent(64)
-
-
 def _encoded(tensor: Tensor) -> tuple[bytes, Any]:
     """Return the head of a tensor's message, for an aligned position, and its body."""
     strides, body = body_of(tensor)
-    key = (tensor.shape, id(tensor.type), strides, tensor.dim_names)  # hashing a type takes longer than all else
-    found = _recent.get(key)
-    if found is None:
+    head = recent_head(tensor)
+    if head is None:
         length = buffer_size(body)
-        table = write_tensor_message(
-            tensor.type, tensor.shape, tensor.dim_names, strides, length, stored_length(length)
+        head = head_of(
+            write_tensor_message(tensor.type, tensor.shape, tensor.dim_names, strides, length, stored_length(length))
         )
-        found = tensor.type, head_of(table)
-        _recent.put(key, found)
-    return found[1], body
+        remember_head(tensor, head)
+    return head, body
 
 
 # -- cells of binary columns ---------------------------------------------------------------------------------

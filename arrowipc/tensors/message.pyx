@@ -1,7 +1,9 @@
 """What dense and sparse tensor messages share: their parts read with verified steps, and written at multiples of 64."""
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from arrowipc._core cimport Memory, Source, raise_fault
@@ -202,33 +204,53 @@ def stored_length(int64_t size):
     return round_up(size, TENSOR_ALIGNMENT)
 
 
+cdef class Exports:
+    # The buffers of a body, held while they go out.
+    cdef Py_buffer* views
+    cdef BodyPart* parts
+    cdef int32_t count
+
+    def __cinit__(self, Py_ssize_t room):
+        self.views = <Py_buffer*> calloc(room + 1, sizeof(Py_buffer))
+        self.parts = <BodyPart*> calloc(room + 1, sizeof(BodyPart))
+        if self.views == NULL or self.parts == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        cdef int32_t i
+        for i in range(self.count):
+            PyBuffer_Release(&self.views[i])
+        free(self.views)
+        free(self.parts)
+
+    cdef int64_t add(self, object buffer) except -1:
+        PyObject_GetBuffer(buffer, &self.views[self.count], PyBUF_SIMPLE)
+        self.parts[self.count].data = <const uint8_t*> self.views[self.count].buf
+        self.parts[self.count].size = self.views[self.count].len
+        self.count += 1
+        return round_up(self.views[self.count - 1].len, TENSOR_ALIGNMENT)
+
+
 def write_message(Sink sink not None, bytes head not None, buffers):
     """Write a head and the buffers of a body (bytes-like or Piecewise), each followed by zeros up to a multiple of 64.
 
     Returns the bytes that were written.
     """
-    cdef int64_t start = sink.position, size = len(head), body = 0
+    cdef int64_t start = sink.position, body = 0
     cdef const uint8_t* at = <const uint8_t*> PyBytes_AS_STRING(head)
-    cdef Memory memory = Memory(len(buffers) * sizeof(BodyPart))
-    cdef BodyPart* parts = <BodyPart*> memory.data
-    cdef int32_t n = 0
-    cdef Source source
-    cdef list held = []
+    cdef int64_t size = len(head)
+    cdef Exports held = Exports(len(buffers))
     for buffer in buffers:
         if not isinstance(buffer, Piecewise):
-            source = Source(buffer)
-            held.append(source)
-            parts[n] = BodyPart(source.data, source.size, 0, False)
-            n += 1
-            body += round_up(source.size, TENSOR_ALIGNMENT)
+            body += held.add(buffer)
             continue
         # What is known goes out, and room is made for the next.
-        sink.write(at, size, parts, n, TENSOR_ALIGNMENT, body)
-        n = body = size = 0
-        held.clear()
+        sink.write(at, size, held.parts, held.count, TENSOR_ALIGNMENT, body)
+        body = size = 0
+        held = Exports(len(buffers))
         write_pieces(sink, buffer)
     if size or body:
-        sink.write(at, size, parts, n, TENSOR_ALIGNMENT, body)
+        sink.write(at, size, held.parts, held.count, TENSOR_ALIGNMENT, body)
     return sink.position - start
 
 

@@ -103,8 +103,8 @@ cdef int open_coo(Opened out, const Table* index, int64_t body_length) except -1
         broken(table, "isCanonical")
     out.layout = "COO"
     out.is_canonical = canonical != 0
-    rows, dtype, stored = (shape[0], shape[1]), dtype_of(&plan), out.buffer(&part, needed, plan.width)
-    matrix = np.ndarray(rows, dtype, stored, 0, (strides[0], strides[1])) if needed else np.empty(rows, dtype)
+    rows, dtype, held = (shape[0], shape[1]), dtype_of(&plan), out.buffer(&part, needed, plan.width)
+    matrix = np.ndarray(rows, dtype, held, 0, (strides[0], strides[1])) if needed else np.empty(rows, dtype)
     out.index = Index((), (matrix,), tuple(range(shape[1])))
     return 0
 

@@ -14,7 +14,8 @@ was put in.
 
 cimport cython
 from cpython.bool cimport PyBool_Check
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.buffer cimport PyObject_CheckBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromObject, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check, PyFloat_CheckExact
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
@@ -136,7 +137,7 @@ cdef int store_value(const FieldPlan* f, bint zoned, object value, uint8_t* out,
 cdef int whole(object value, int64_t* out) except -1:
     """STORED for an integer that int64 holds."""
     cdef int overflow = 0
-    number = value if PyLong_CheckExact(value) else index_of(value)
+    number = index_of(value)
     if number is None:
         return MISFIT
     out[0] = PyLong_AsLongLongAndOverflow(number, &overflow)
@@ -145,6 +146,8 @@ cdef int whole(object value, int64_t* out) except -1:
 
 cdef object index_of(object value):
     """The int that an integer of any class stands for; booleans and NumPy's spans of time are none: None."""
+    if PyLong_CheckExact(value):
+        return value
     if not PyIndex_Check(value) or PyBool_Check(value) or is_numpy(value, "timedelta64"):
         return None
     try:
@@ -356,7 +359,7 @@ cdef int store_decimal(const FieldPlan* f, object value, uint8_t* out, const cha
 cdef bytes bytes_of(object value):
     """The bytes that an object exports; None: it does not."""
     try:
-        return memoryview(value).tobytes()
+        return PyBytes_FromObject(value) if PyObject_CheckBuffer(value) else None
     except (TypeError, ValueError):     # ValueError: of NumPy, whose times have no buffer
         return None
 
@@ -455,15 +458,15 @@ cdef int64_t day_number(object value) noexcept:
 cdef int in_unit(int64_t seconds, int64_t microseconds, int64_t nanoseconds, int32_t unit, int64_t* out,
                  const char** reason) noexcept:
     """Seconds, and microseconds and nanoseconds beyond them, as ticks of a TimeUnit."""
-    cdef int64_t rest = 1000 * microseconds + nanoseconds
-    if rest % TICK[unit]:
+    cdef int64_t rest = 1000 * microseconds + nanoseconds, part = rest // TICK[unit]
+    if part * TICK[unit] != rest:
         reason[0] = TOO_FINE
         return MISFIT
     if seconds < 0:
         # Towards zero, or the product would leave int64 where the sum does not.
         seconds += 1
-        rest -= 1000000000
-    if mul_overflows(seconds, TICKS[unit], out) or add_overflows(out[0], rest // TICK[unit], out):
+        part -= TICKS[unit]
+    if mul_overflows(seconds, TICKS[unit], out) or add_overflows(out[0], part, out):
         reason[0] = TOO_FAR
         return MISFIT
     return STORED

@@ -135,19 +135,36 @@ def _ticks(values: _Values, mask: _Mask | None, kind: at.DataType) -> tuple[_Val
     if mask is not None:
         values = np.where(mask, np.zeros((), values.dtype), values)
         null |= mask
+    ticks = values
     if values.dtype != target:
         # A coarse unit reaches further than a fine one: NumPy wraps around, or from 2.5 on raises.
-        most = 2**31 if kind == DATE32 else 2**63 - 1
-        low, high = np.array([-most, most]).view(target).astype(values.dtype)
-        _refuse(((values <= low) | (values > high)) & ~null, values, f"lies outside the range of {kind}")
-        values = values.astype(target)
-    numbers = values.view("<i8")
+        problem = f"lies outside the range of {kind}"
+        try:
+            ticks = values.astype(target)
+        except OverflowError:
+            row = _first_beyond(values, target)
+            raise Misfit(f"{values[row]} {problem}", row) from None
+        _refuse((ticks.astype(values.dtype) != values) & ~null, values, problem)
+    numbers = ticks.view("<i8")
     if kind == DATE32:
         numbers = np.where(null, 0, numbers)
         outside = (numbers < -(2**31)) | (numbers >= 2**31)
         _refuse(outside, values, f"lies outside the range of {kind}")
         numbers = numbers.astype("<i4")
     return numbers, null if null.any() else None
+
+
+def _first_beyond(values: _Values, target: np.dtype[Any]) -> int:
+    """Return the row of the first of `values` for which casting all of them fails."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            values[low:middle].astype(target)
+            low = middle
+        except OverflowError:
+            high = middle
+    return low
 
 
 def _refuse(wrong: _Mask, values: _Values, problem: str) -> None:

@@ -125,12 +125,11 @@ def _viewed(array: Array) -> _Values:
     if isinstance(kind, at.FixedSizeList):
         values = _viewed(array.children[0])
         return values.reshape(len(array), kind.list_size, *values.shape[1:])
-    return _stored(array)
+    return _stored(array, stored_dtype(kind))
 
 
-def _stored(array: Array, dtype: np.dtype[Any] | None = None) -> _Values:
+def _stored(array: Array, dtype: np.dtype[Any] | None) -> _Values:
     """Return the values buffer, read-only; the memory behind it lives as long as the result."""
-    dtype = stored_dtype(array.type) if dtype is None else dtype
     if dtype is None:
         raise UsageError(f"an array of {array.type} needs a copy: use copy=True")
     if len(array) == 0 or dtype.itemsize == 0:
@@ -182,7 +181,7 @@ def split(array: Array) -> tuple[_Values, _Valid]:
         return _bits(array, 1), valid
     if kind == DATE32:
         return _stored(array, np.dtype("<i4")).astype("<i8").view("<M8[D]"), valid
-    return _stored(array), valid
+    return _stored(array, stored_dtype(kind)), valid
 
 
 def _has_dtype(kind: at.DataType) -> bool:
@@ -260,7 +259,7 @@ def _decoded(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
 def _repeated(array: Array) -> tuple[_Values, _Valid]:
     """Run-end encoded values."""
     run_ends, values = array.children
-    start, stop, ends = array.offset, array.offset + len(array), _stored(run_ends)
+    start, stop, ends = array.offset, array.offset + len(array), _stored(run_ends, stored_dtype(run_ends.type))
     first = int(np.searchsorted(ends, start, side="right"))
     past = int(np.searchsorted(ends, stop, side="left")) + 1 if len(array) else first
     edges = np.concatenate([[start], ends[first:past].astype(np.int64)])
