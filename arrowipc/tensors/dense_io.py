@@ -9,15 +9,7 @@ from arrowipc.arguments import described
 from arrowipc.columns.array import Array
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.metadata.schema_tables import write_tensor_message
-from arrowipc.tensors.dense import (
-    Tensor,
-    body_of,
-    joined,
-    recent_head,
-    remember_head,
-    tensor_in_bytes,
-    tensor_of,
-)
+from arrowipc.tensors.dense import Tensor, body_of, joined, recent_head, remember_head, tensor_in_bytes, tensor_of
 from arrowipc.tensors.message import head_of, stored_length
 from arrowipc.tensors.message_io import buffer_size, read_framed, read_framed_all, write_framed
 
