@@ -513,14 +513,14 @@ class Table(Tabular):
         return Table(self.schema, self.batches)
 
     def __repr__(self) -> str:
-        from arrowipc.values.repr import table_text
+        from arrowipc.values.repr import rows_text
 
-        return table_text(self)
+        return rows_text(self)
 
     def _repr_html_(self) -> str:
-        from arrowipc.values.repr import table_html
+        from arrowipc.values.repr import rows_html
 
-        return table_html(self)
+        return rows_html(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export as a stream of the batches: an ``arrow_array_stream`` PyCapsule, without copying."""

@@ -143,18 +143,12 @@ def _add_field(nodes: list[Node], field: types.Field, path: str) -> None:
     flags = FLAG_NULLABLE if field.nullable else 0
     own: Pairs = field.metadata.pairs
     below: Pairs = ()
-    if isinstance(field.type, types.Dictionary) and _needs_plain_storage(field.extension_name):
+    extension = field.extension_name if isinstance(field.type, types.Dictionary) else None
+    if extension is not None and extension.startswith("arrow.") and extension != "arrow.opaque":
+        # Canonical types, except the one of any storage, are not stored in dictionaries: the values have this one.
         below = tuple([pair for pair in own if pair[0] in _EXTENSION])
         own = tuple([pair for pair in own if pair[0] not in _EXTENSION])
     _add_type(nodes, field.type, name, encoded_metadata(own), flags, path, encoded_metadata(below))
-
-
-def _needs_plain_storage(extension: str | None) -> bool:
-    """Whether an extension type cannot have a dictionary for its storage: of a dictionary it is the values'.
-
-    So are Arrow's canonical types defined, except the one of any storage.
-    """
-    return extension is not None and extension.startswith("arrow.") and extension != "arrow.opaque"
 
 
 def _add_type(

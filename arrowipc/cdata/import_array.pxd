@@ -1,6 +1,6 @@
 # From the structs of the Arrow C data and stream interfaces to our columns.
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.cdata.export cimport ArrowArray, ArrowArrayStream, ArrowSchema
@@ -47,8 +47,8 @@ cdef class BatchStream:
     cdef int finish(self) except -1
 
 
-# As `schema_from`, `batch_from`, `array_from` and `stream_from`; `level` is a Level.
-cdef object import_schema(object source)
+cpdef object schema_from(object source)
+# As `batch_from`, `array_from` and `stream_from`; `level` is a Level.
 cdef RecordBatch import_batch(object source, int level=*)
 cdef Array import_array(object source, int level=*)
 cdef BatchStream import_stream(object source, int level=*)

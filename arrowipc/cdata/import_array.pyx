@@ -31,7 +31,8 @@ from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.read.decompress cimport normalise
 from arrowipc.read.validate cimport validate as prove
 
-from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError, named_column
+from arrowipc.columns.record_batch import concat_batches
+from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column
 
 
 # -- schemas -------------------------------------------------------------------------------------------------
@@ -883,20 +884,16 @@ cdef BatchStream stream_of(object source, bint whole, int level):
 cdef RecordBatch all_of(BatchStream stream):
     """The batches of a stream as one."""
     cdef list batches = []
-    cdef RecordBatch batch = stream.next()
-    while batch is not None:
+    cdef RecordBatch batch
+    while (batch := stream.next()) is not None:
         batches.append(batch)
-        batch = stream.next()
-    if not batches:
-        return empty_batch(stream.plan)
     if len(batches) == 1:
         return batches[0]
-    from arrowipc.columns.record_batch import concat_batches
-
-    return concat_batches(batches)
+    return concat_batches(batches) if batches else empty_batch(stream.plan)
 
 
-cdef object import_schema(object source):
+cpdef object schema_from(object source):
+    """The schema of another library as an :class:`arrowipc.Schema`; dictionaries are numbered."""
     from arrowipc.schemas import Schema
 
     if isinstance(source, Schema):
@@ -969,11 +966,6 @@ cdef BatchStream import_stream(object source, int level=LEVEL_NONE):
         stream.single = new_batch(plan_of(schema, stream.whole), owner, stream.whole, level)
     stream.plan = stream.single.plan
     return stream
-
-
-def schema_from(source):
-    """Return the schema of another library as an :class:`arrowipc.Schema`; dictionaries are numbered."""
-    return import_schema(source)
 
 
 def described_from(source, whole):

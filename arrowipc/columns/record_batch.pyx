@@ -370,14 +370,14 @@ cdef class RecordBatch(Columns, Tabular):
         return self
 
     def __repr__(self):
-        from arrowipc.values.repr import batch_text
+        from arrowipc.values.repr import rows_text
 
-        return batch_text(self)
+        return rows_text(self)
 
     def _repr_html_(self):
-        from arrowipc.values.repr import batch_html
+        from arrowipc.values.repr import rows_html
 
-        return batch_html(self)
+        return rows_html(self)
 
     def __arrow_c_array__(self, requested_schema=None):
         """Export as a struct array: an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""

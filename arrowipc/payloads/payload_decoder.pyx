@@ -15,7 +15,7 @@ from libc.string cimport memcmp
 from arrowipc._core cimport (
     Columns, Memory, Plan, Source, level_of, open_message, raise_fault, window,
 )
-from arrowipc.cdata.import_array cimport import_batch, import_schema
+from arrowipc.cdata.import_array cimport import_batch, schema_from
 from arrowipc.columns.array cimport Array
 from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
 from arrowipc.columns.record_batch cimport RecordBatch
@@ -930,7 +930,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     decoder.counts = Memory(64)
     if schema is not None:
         plan = python_plan(schema if isinstance(schema, Schema) or hasattr(schema, "serialize")
-                           else import_schema(schema), &decoder.limits)
+                           else schema_from(schema), &decoder.limits)
         decoder.given = plan if bare else None
         decoder.settled = True
         decoder.set_output(plan)

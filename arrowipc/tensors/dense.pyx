@@ -4,12 +4,12 @@ from cpython.buffer cimport (
     PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_F_CONTIGUOUS, PyBUF_ND, PyBUF_STRIDED_RO,
     PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
-from arrowipc._core cimport Memory, Recent, Source, identity, limits_data, open_message, window
+from arrowipc._core cimport Memory, Recent, identity, limits_data, open_message, window
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_vector
@@ -20,12 +20,10 @@ from arrowipc.tensors.message cimport (
     MOST_DIMENSIONS, Location, Shape, broken, count_elements, element_type, read_buffer, read_element, read_names,
     read_shape,
 )
-from arrowipc.tensors.strided_copy cimport (
-    Gathered, gather_all, gathered, is_column_major, is_row_major, reach, row_major, stored_strides,
-)
+from arrowipc.tensors.strided_copy cimport Gathered, gather_all, gathered, is_packed, reach, row_major, stored_strides
 
 from arrowipc.datatypes import Bool, FloatingPoint, Int
-from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
+from arrowipc.errors import FormatError, LimitError, UsageError
 
 cdef dict plain_types = {}      # (Schema.fbs Type, width, flags) -> the one type object
 
@@ -203,10 +201,10 @@ cdef class Tensor:
     @property
     def is_column_major(self):
         """bool: the elements are neighbours in column-major order."""
-        return is_column_major(self._ndim, self.dims, self.dims + self._ndim, self.width)
+        return is_packed(self._ndim, self.dims, self.dims + self._ndim, self.width, True)
 
     cdef bint in_rows(self) noexcept:
-        return is_row_major(self._ndim, self.dims, self.dims + self._ndim, self.width)
+        return is_packed(self._ndim, self.dims, self.dims + self._ndim, self.width, False)
 
     cdef Tensor packed(self):
         """The same values row by row: itself, or a copy."""
@@ -519,50 +517,30 @@ def body_of(Tensor tensor not None):
     return None, gathered(tensor.data, tensor, tensor._ndim, tensor.dims, tensor.dims + tensor._ndim, tensor.width)
 
 
-cdef class Head:
-    # What goes in front of the bodies of all tensors of one shape, type, order and names.
-    cdef int64_t shape[MOST_DIMENSIONS]
-    cdef int32_t ndim
-    cdef object type
-    cdef object strides
-    cdef object names
-    cdef bytes head
-
-
-cdef Recent recent_heads = Recent(16)   # those who write tensors write many of the same shape
-
-cdef struct WantedHead:
-    void* tensor
-    void* strides
+# (shape and strides, type, names, head): those who write tensors write many of the same form.
+cdef Recent recent_heads = Recent(16)
 
 
 cdef bint is_head_of(object thing, const void* wanted) except -1:
-    cdef Head head = <Head> thing
-    cdef Tensor tensor = <Tensor> (<const WantedHead*> wanted).tensor
-    return (head.ndim == tensor._ndim and memcmp(head.shape, tensor.dims, head.ndim * sizeof(int64_t)) == 0
-            and (head.type is tensor.type or head.type == tensor.type)
-            and head.strides == <object> (<const WantedHead*> wanted).strides and head.names == tensor.dim_names)
+    cdef Tensor tensor = <Tensor> wanted
+    form, kind, names, _ = <tuple> thing
+    return (PyBytes_GET_SIZE(form) == 16 * tensor._ndim
+            and memcmp(PyBytes_AS_STRING(form), tensor.dims, 16 * tensor._ndim) == 0
+            and (kind is tensor.type or kind == tensor.type) and names == tensor.dim_names)
 
 
-def recent_head(Tensor tensor not None, strides):
-    """Return the head of an earlier tensor that this one shares; None if there is none."""
-    cdef WantedHead wanted = [<void*> tensor, <void*> strides]
-    cdef Head head = recent_heads.again(&wanted, is_head_of)
-    if head is None:
-        head = recent_heads.find(tensor._ndim, &wanted, is_head_of)
-    return None if head is None else head.head
+def recent_head(Tensor tensor not None):
+    """Return the head of an earlier tensor of the same form; None if there is none."""
+    found = recent_heads.again(<void*> tensor, is_head_of)
+    if found is None:
+        found = recent_heads.find(tensor._ndim, <void*> tensor, is_head_of)
+    return None if found is None else found[3]
 
 
-def remember_head(Tensor tensor not None, strides, bytes head not None):
+def remember_head(Tensor tensor not None, bytes head not None):
     """Keep a head for `recent_head`."""
-    cdef Head made = Head.__new__(Head)
-    memcpy(made.shape, tensor.dims, tensor._ndim * sizeof(int64_t))
-    made.ndim = tensor._ndim
-    made.type = tensor.type
-    made.strides = strides
-    made.names = tensor.dim_names
-    made.head = head
-    recent_heads.keep(made, tensor._ndim)
+    form = PyBytes_FromStringAndSize(<const char*> tensor.dims, 16 * tensor._ndim)
+    recent_heads.keep((form, tensor.type, tensor.dim_names, head), tensor._ndim)
 
 
 def joined(bytes head not None, buffer, int64_t stored):

@@ -9,15 +9,7 @@ from arrowipc.arguments import described
 from arrowipc.columns.array import Array
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.metadata.schema_tables import write_tensor_message
-from arrowipc.tensors.dense import (
-    Tensor,
-    body_of,
-    joined,
-    recent_head,
-    remember_head,
-    tensor_in_bytes,
-    tensor_of,
-)
+from arrowipc.tensors.dense import Tensor, body_of, joined, recent_head, remember_head, tensor_in_bytes, tensor_of
 from arrowipc.tensors.message import head_of, stored_length
 from arrowipc.tensors.message_io import buffer_size, read_framed, read_framed_all, write_framed
 
@@ -185,13 +177,13 @@ def _tensor(x: Any, dim_names: Sequence[str] | None, type: DataType | None) -> T
 def _encoded(tensor: Tensor) -> tuple[bytes, Any]:
     """Return the head of a tensor's message, for an aligned position, and its body."""
     strides, body = body_of(tensor)
-    head = recent_head(tensor, strides)
+    head = recent_head(tensor)
     if head is None:
         length = buffer_size(body)
         head = head_of(
             write_tensor_message(tensor.type, tensor.shape, tensor.dim_names, strides, length, stored_length(length))
         )
-        remember_head(tensor, strides, head)
+        remember_head(tensor, head)
     return head, body
 
 

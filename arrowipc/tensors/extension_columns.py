@@ -16,16 +16,7 @@ from typing import Any
 from arrowipc.arguments import check_integer, check_text, described, items_of, order_of
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.datatypes import (
-    EXTENSION_METADATA,
-    EXTENSION_NAME,
-    DataType,
-    Field,
-    FixedSizeList,
-    Int,
-    List,
-    Struct,
-)
+from arrowipc.datatypes import EXTENSION_METADATA, EXTENSION_NAME, DataType, Field, FixedSizeList, Int, List, Struct
 from arrowipc.errors import UsageError
 from arrowipc.metadata.tensor_parameters import FIXED_SHAPE, VARIABLE_SHAPE, TensorColumn, tensor_parameters
 from arrowipc.schemas import Schema

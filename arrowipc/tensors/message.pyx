@@ -19,7 +19,7 @@ from arrowipc.inline.utf8 cimport utf8_error
 from arrowipc.metadata.schema_reader cimport fixed_type, read_type
 from arrowipc.write.batch_writer cimport Sink
 
-from arrowipc.errors import FormatError, LimitError, UnsupportedError
+from arrowipc.errors import FormatError, LimitError
 
 cdef enum:
     PIECE = 1 << 20             # of a buffer that is made while it goes out: warm in the cache when it is copied
@@ -258,10 +258,8 @@ cdef int write_pieces(Sink sink, Piecewise buffer) except -1:
     """Make a buffer and hand each piece over while it is warm; the zeros behind it go with the last."""
     cdef int64_t zeros = padding(buffer.nbytes, TENSOR_ALIGNMENT), done = 0, size
     cdef Memory memory = Memory(min(buffer.nbytes, <int64_t> PIECE) + zeros)
-    cdef BodyPart part
-    memset(&part, 0, sizeof(BodyPart))
+    cdef BodyPart part = BodyPart(memory.data, 0, 0, False)
     buffer.rewind()
-    part.data = memory.data
     while done < buffer.nbytes:
         with nogil:
             size = buffer.fill(memory.data, PIECE)

@@ -15,12 +15,7 @@ import numpy as np
 from arrowipc.arguments import described
 from arrowipc.datatypes import DataType, Duration, FloatingPoint, Int
 from arrowipc.errors import FormatError, LimitError, UsageError
-from arrowipc.tensors.sparse_index import (
-    check_coordinates,
-    check_level,
-    sort_keys,
-    transpose_level,
-)
+from arrowipc.tensors.sparse_index import check_coordinates, check_level, sort_keys, transpose_level
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

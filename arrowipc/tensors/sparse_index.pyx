@@ -6,8 +6,8 @@ accumulator, which compilers turn into vector code. They only say whether someth
 what it is. The loops that write check what they follow again, because indices may be in memory that somebody changes.
 """
 
-from cpython.buffer cimport PyBUF_CONTIG, PyBUF_FORMAT, PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -86,29 +86,18 @@ cdef class Integers:
             PyBuffer_Release(&self.view)
 
 
-cdef class Output:
-    """A vector of 64-bit integers to be written."""
-
-    cdef Py_buffer view
-    cdef bint held
-    cdef int64_t* data
-
-    def __cinit__(self, array, int64_t count):
-        PyObject_GetBuffer(array, &self.view, PyBUF_CONTIG)
-        self.held = True
-        if self.view.itemsize != 8 or self.view.len != 8 * count:
-            raise UsageError(f"an output needs {count} integers of 8 bytes, found {self.view.len} bytes")
-        self.data = <int64_t*> self.view.buf
-
-    def __dealloc__(self):
-        if self.held:
-            PyBuffer_Release(&self.view)
-
-
 cdef int expect_packed(const Words* w, int width) except -1:
     if w.columns != 1 or w.width != width or (w.row_step != width and w.rows > 1):
         raise UsageError(f"expected a contiguous vector of integers of {width} bytes")
     return 0
+
+
+cdef int64_t* output(Integers held, int64_t count) except? NULL:
+    """Where to write the `count` int64 of a vector."""
+    expect_packed(&held.w, 8)
+    if held.w.rows != count or held.view.readonly:
+        raise UsageError(f"an output needs {count} integers to write to, found {held.w.rows}")
+    return <int64_t*> held.w.data
 
 
 # -- compressed levels: pointers and the indices that they divide --------------------------------------------
@@ -178,11 +167,14 @@ def transpose_level(pointers, indices, int64_t size, starts, parents, order):
     the place that it had. All but the indices are contiguous int64. False: pointers or indices are wrong.
     """
     cdef Integers held = Integers(indices), ranges = Integers(pointers)
-    cdef Output ends = Output(starts, size + 1), rows = Output(parents, held.w.rows), out = Output(order, held.w.rows)
+    cdef Integers ends = Integers(starts), rows = Integers(parents), out = Integers(order)
+    cdef int64_t* start = output(ends, size + 1)
+    cdef int64_t* parent = output(rows, held.w.rows)
+    cdef int64_t* place = output(out, held.w.rows)
     cdef bint right
     expect_packed(&ranges.w, 8)
     with nogil:
-        right = transpose(ranges.w, held.w, size, ends.data, rows.data, out.data)
+        right = transpose(ranges.w, held.w, size, start, parent, place)
     return right
 
 
@@ -263,8 +255,8 @@ def check_coordinates(indices, axes, keys=None):
     the values in a dense tensor whose axes are in that order.
     """
     cdef Integers held = Integers(indices), order = Integers(axes)
-    cdef Output out = None if keys is None else Output(keys, held.w.rows)
-    cdef uint64_t* places = NULL if out is None else <uint64_t*> out.data
+    cdef Integers out = None if keys is None else Integers(keys)
+    cdef uint64_t* places = NULL if out is None else <uint64_t*> output(out, held.w.rows)
     cdef const Axis* axis = <const Axis*> order.w.data
     cdef int64_t k
     cdef int found
@@ -315,9 +307,9 @@ def sort_keys(keys, order):
 
     Returns whether some keys are equal.
     """
-    cdef Integers held = Integers(keys)
+    cdef Integers held = Integers(keys), rows = Integers(order)
     cdef int64_t count = held.w.rows, i
-    cdef Output rows = Output(order, count)
+    cdef int64_t* row = output(rows, count)
     cdef const loose_u64* key = <const loose_u64*> held.w.data
     cdef uint64_t greatest = 0
     cdef Entry* entries
@@ -334,7 +326,7 @@ def sort_keys(keys, order):
             greatest |= key[i]
         found = sort_entries(entries, entries + count, count, greatest)
         for i in range(count):
-            rows.data[i] = found[i].row
+            row[i] = found[i].row
         for i in range(1, count):
             tied |= found[i].key == found[i - 1].key
         free(entries)

@@ -11,7 +11,7 @@ from arrowipc.metadata.schema_tables import write_sparse_tensor_message
 from arrowipc.tensors.message import head_of, stored_length
 from arrowipc.tensors.message_io import read_framed, write_framed
 from arrowipc.tensors.sparse_convert import Index
-from arrowipc.tensors.sparse_message import Opened, open_sparse
+from arrowipc.tensors.sparse_message import open_sparse
 from arrowipc.tensors.sparse_tensor import LAYOUTS, SparseTensor, from_any
 from arrowipc.types import Int
 from arrowipc.values.dtypes import dtype_of
@@ -66,7 +66,8 @@ def tensor_of(message: Message, limits: Limits | None = None, validate: Validate
     check_choice("validate", validate, ("none", "full", "strict"))
     opened = open_sparse(message, limits)
     data = np.frombuffer(opened.data, dtype_of(opened.type))
-    tensor = LAYOUTS[opened.layout]._of(_index_of(opened), data, opened.shape, opened.dim_names, opened.type, None)
+    index = _without_padding(opened.index, len(data)) if opened.layout == "CSF" else opened.index
+    tensor = LAYOUTS[opened.layout]._of(index, data, opened.shape, opened.dim_names, opened.type, None)
     if validate == "none":
         return tensor
     try:
@@ -81,29 +82,13 @@ def tensor_of(message: Message, limits: Limits | None = None, validate: Validate
     return tensor
 
 
-def _index_of(opened: Opened) -> Index:
-    axes = opened.axis_order
-    if opened.layout == "COO":
-        rows = opened.non_zero_length, len(axes)
-        if 0 in rows:
-            return Index((), (np.empty(rows, opened.indices_type),), axes)
-        return Index((), (np.ndarray(rows, opened.indices_type, opened.indices[0], strides=opened.strides),), axes)
-    if opened.layout != "CSF":
-        indptr = np.frombuffer(opened.indptr[0], opened.indptr_type)
-        return Index((indptr,), (None, np.frombuffer(opened.indices[0], opened.indices_type)), axes)
-    pointers = tuple([np.frombuffer(level, opened.indptr_type) for level in opened.indptr])
-    nodes = tuple([np.frombuffer(level, opened.indices_type) for level in opened.indices])
-    return _without_padding(pointers, nodes, opened.non_zero_length, axes)
-
-
-def _without_padding(
-    pointers: tuple[Values, ...], nodes: tuple[Values, ...], leaves: int, axes: tuple[int, ...]
-) -> Index:
+def _without_padding(index: Index, leaves: int) -> Index:
     """Return the levels without what follows their last entry: the lengths of buffers may be padded.
 
     The last level has a node per value. The level above ends at the pointer that says so. Buffers whose lengths agree
     exactly are not padded, and may then have nodes without children at their end.
     """
+    pointers, nodes, axes = index
     if len(nodes[-1]) < leaves:
         raise FormatError(
             f"SparseTensorIndexCSF.indicesBuffers[{len(nodes) - 1}] holds {len(nodes[-1]):,} entries: "

@@ -15,28 +15,26 @@ from arrowipc.tensors.message cimport (
 )
 from arrowipc.tensors.strided_copy cimport reach
 
+import numpy as np
+
 from arrowipc.errors import FormatError, LimitError, UnsupportedError
+from arrowipc.tensors.sparse_convert import Index
 
 cdef enum:
     ADDRESS = 8                 # the most that loads of values and indices ask of an address
 
 
 cdef class Opened:
-    """A SparseTensor table: what all layouts have, and the arrays of the index as (dtype, bytes)."""
+    """What a SparseTensor table says."""
 
     cdef readonly object type           # DataType
     cdef readonly tuple shape
     cdef readonly tuple dim_names       # None: none has a name
-    cdef readonly int64_t non_zero_length
+    cdef int64_t non_zero_length
     cdef readonly object data           # memoryview, exactly the values
     cdef readonly str layout            # "COO", "CSR", "CSC" or "CSF"
     cdef readonly bint is_canonical     # COO: what the message claims
-    cdef readonly tuple strides         # COO: bytes from row to row, and from column to column
-    cdef readonly str indptr_type       # as NumPy says it
-    cdef readonly str indices_type
-    cdef readonly list indptr           # memoryviews; may be longer than they have to be
-    cdef readonly list indices
-    cdef readonly tuple axis_order      # the dimension of each level; of COO as they are
+    cdef readonly object index          # sparse_convert.Index; levels of CSF may be longer than they have to be
     cdef Shape size
     cdef Message message
     cdef int64_t used                   # bytes of all buffers, shared ones as often as they are used
@@ -59,8 +57,12 @@ cdef class Opened:
         memory.size = length
         return memoryview(memory)
 
+    cdef object integers(self, const Location* part, int64_t count, const FieldPlan* plan):
+        """The first integers of a buffer as an array."""
+        return np.frombuffer(self.buffer(part, count * plan.width, plan.width), dtype_of(plan))
 
-cdef str type_of_index(const FieldPlan* plan):
+
+cdef str dtype_of(const FieldPlan* plan):
     return f"<{'i' if plan.flags & FIELD_SIGNED else 'u'}{plan.width}"
 
 
@@ -100,11 +102,10 @@ cdef int open_coo(Opened out, const Table* index, int64_t body_length) except -1
     if fb_u8(index, SparseTensorIndexCOO_isCanonical, 0, &canonical) < 0:
         broken(table, "isCanonical")
     out.layout = "COO"
-    out.axis_order = tuple(range(shape[1]))
     out.is_canonical = canonical != 0
-    out.strides = (strides[0], strides[1])
-    out.indices_type = type_of_index(&plan)
-    out.indices = [out.buffer(&part, needed, plan.width)]
+    rows, dtype, held = (shape[0], shape[1]), dtype_of(&plan), out.buffer(&part, needed, plan.width)
+    matrix = np.ndarray(rows, dtype, held, 0, (strides[0], strides[1])) if needed else np.empty(rows, dtype)
+    out.index = Index((), (matrix,), tuple(range(shape[1])))
     return 0
 
 
@@ -133,11 +134,8 @@ cdef int open_csx(Opened out, const Table* index, int64_t body_length) except -1
         raise FormatError(f"{table}.indicesBuffer holds {part.length // plan.width:,} entries: "
                           f"{out.non_zero_length:,} values need as many")
     out.layout = "CSC" if axis else "CSR"
-    out.axis_order = (axis, 1 - axis)
-    out.indptr_type = type_of_index(&pointer)
-    out.indices_type = type_of_index(&plan)
-    out.indptr = [out.buffer(&pointers, (parents + 1) * pointer.width, pointer.width)]
-    out.indices = [out.buffer(&part, out.non_zero_length * plan.width, plan.width)]
+    out.index = Index((out.integers(&pointers, parents + 1, &pointer),),
+                      (None, out.integers(&part, out.non_zero_length, &plan)), (axis, 1 - axis))
     return 0
 
 
@@ -167,7 +165,8 @@ cdef bint counts_entries(const Vector* pointers, const Vector* nodes, int64_t le
     return True
 
 
-cdef list open_levels(Opened out, const Vector* entries, str part, int64_t width, bint counted, int64_t body_length):
+cdef tuple open_levels(Opened out, const Vector* entries, str part, const FieldPlan* plan, bint counted,
+                       int64_t body_length):
     """Each buffer as many whole integers as it holds: who counts the nodes knows how many are meant."""
     cdef Location level
     cdef uint8_t[16] entry
@@ -178,12 +177,12 @@ cdef list open_levels(Opened out, const Vector* entries, str part, int64_t width
         memcpy(entry, entries.data + Buffer_SIZE * k, sizeof(entry))
         if counted:
             length = length_of(entries, k)
-            if mul_overflows(length, width, &length):
+            if mul_overflows(length, plan.width, &length):
                 raise FormatError(f"{table}.{part}[{k}] holds more than 2**63 - 1 bytes")
             memcpy(entry + Buffer_length, &length, sizeof(length))
         check_buffer(entry, table, f"{part}[{k}]", body_length, &level)
-        levels.append(out.buffer(&level, level.length // width * width, width))
-    return levels
+        levels.append(out.integers(&level, level.length // plan.width, plan))
+    return tuple(levels)
 
 
 cdef int open_csf(Opened out, const Table* index, int64_t body_length) except -1:
@@ -204,14 +203,11 @@ cdef int open_csf(Opened out, const Table* index, int64_t body_length) except -1
         raise FormatError(f"{table}.axisOrder must name each of 0..{ndim - 1} once, found {axes.count} entries that "
                           f"begin with {order}")
     out.layout = "CSF"
-    out.axis_order = tuple(order)
-    out.indptr_type = type_of_index(&pointer)
-    out.indices_type = type_of_index(&plan)
     find_levels(index, SparseTensorIndexCSF_indptrBuffers, "indptrBuffers", ndim - 1, &pointers)
     find_levels(index, SparseTensorIndexCSF_indicesBuffers, "indicesBuffers", ndim, &nodes)
     counted = counts_entries(&pointers, &nodes, out.non_zero_length)
-    out.indptr = open_levels(out, &pointers, "indptrBuffers", pointer.width, counted, body_length)
-    out.indices = open_levels(out, &nodes, "indicesBuffers", plan.width, counted, body_length)
+    out.index = Index(open_levels(out, &pointers, "indptrBuffers", &pointer, counted, body_length),
+                      open_levels(out, &nodes, "indicesBuffers", &plan, counted, body_length), tuple(order))
     return 0
 
 

@@ -84,7 +84,9 @@ class SparseTensor:
         self._index = index
         self._shape = _checked_shape(shape)
         self._dim_names = checked_names(dim_names, len(self._shape))
-        self._data, self._type = _values(data, kind)
+        self._data, self._type = _elements(data, kind)
+        if self._data.ndim != 1:
+            raise UsageError(f"data must have one dimension, found {self._data.ndim}")
         self._canonical = None
         self._fit()
         if validate != "none":
@@ -725,11 +727,3 @@ def _elements(array: Any, kind: DataType | None = None) -> tuple[Values, DataTyp
     if not stored.itemsize:
         raise UsageError(f"a sparse tensor holds values of one byte or more, found the type {kind}")
     return values if values.dtype == stored else values.view(stored), kind
-
-
-def _values(data: Any, kind: DataType | None) -> tuple[Values, DataType]:
-    """Return values of one dimension and their type."""
-    values, kind = _elements(data, kind)
-    if values.ndim != 1:
-        raise UsageError(f"data must have one dimension, found {values.ndim}")
-    return values, kind

@@ -12,8 +12,8 @@ cdef struct Joined:
 
 
 cdef void row_major(int32_t ndim, const int64_t* shape, int64_t width, int64_t* strides) noexcept nogil
-cdef bint is_row_major(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width) noexcept nogil
-cdef bint is_column_major(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width) noexcept nogil
+cdef bint is_packed(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width,
+                    bint by_columns) noexcept nogil
 cdef bint stored_strides(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width,
                          int64_t* out) noexcept nogil
 # Bytes from the first to behind the last element of strides that are not negative; -1 when they overflow.

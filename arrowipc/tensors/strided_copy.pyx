@@ -1,6 +1,6 @@
 """Elements at strides, copied row-major; in small tiles where the innermost strides of both sides differ."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from arrowipc.inline.loads cimport add_overflows, loose_u16, loose_u32, loose_u64, mul_overflows
@@ -23,29 +23,21 @@ cdef void row_major(int32_t ndim, const int64_t* shape, int64_t width, int64_t* 
             stride = 0
 
 
-cdef bint is_row_major(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width) noexcept nogil:
-    """Whether the elements are neighbours in row-major order; strides of dimensions of size 1 mean nothing."""
+cdef bint is_packed(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width,
+                    bint by_columns) noexcept nogil:
+    """Whether the elements are neighbours in row- or column-major order; strides of dimensions of size 1 mean nothing.
+    """
     cdef int64_t expected = width
-    cdef int32_t i
-    for i in range(ndim - 1, -1, -1):
+    cdef int32_t i, k
+    for i in range(ndim):
         if shape[i] == 0:
             return True
-    for i in range(ndim - 1, -1, -1):
+    for k in range(ndim):
+        i = k if by_columns else ndim - 1 - k
         if shape[i] != 1:
             if strides[i] != expected:
                 return False
             expected *= shape[i]    # at most the bytes of the tensor
-    return True
-
-
-cdef bint is_column_major(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width) noexcept nogil:
-    cdef int64_t expected = width
-    cdef int32_t i
-    for i in range(ndim):
-        if shape[i] != 1:
-            if strides[i] != expected:
-                return False
-            expected *= shape[i]
     return True
 
 

@@ -14,14 +14,12 @@ was put in.
 
 cimport cython
 from cpython.bool cimport PyBool_Check
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.buffer cimport PyObject_CheckBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromObject, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check, PyFloat_CheckExact
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.long cimport (
-    PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong, PyLong_Check, PyLong_CheckExact,
-)
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong, PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject, PyTypeObject, Py_GT, Py_TYPE, richcmpfunc
 from cpython.unicode cimport PyUnicode_CheckExact
@@ -36,8 +34,8 @@ from arrowipc._core cimport Columns, Memory, Plan, field_path
 from arrowipc.inline.bits cimport largest, load_int, ones, store_int
 from arrowipc.inline.fbs_layout cimport (
     DateUnit_DAY, IntervalUnit_DAY_TIME, IntervalUnit_YEAR_MONTH, Precision_DOUBLE, Precision_SINGLE,
-    TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, TimeUnit_SECOND, Type_Date, Type_Decimal, Type_Duration,
-    Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Time, Type_Timestamp,
+    TimeUnit_MILLISECOND, Type_Date, Type_Decimal, Type_Duration, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,
+    Type_Interval, Type_Time, Type_Timestamp,
 )
 from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport LAYOUTS
@@ -109,6 +107,9 @@ cdef enum:
     SECONDS_PER_DAY = 86400
     EPOCH_ORDINAL = 719162      # days from 0001-01-01 to 1970-01-01
 
+cdef int64_t[4] TICKS = [1, 1000, 1000000, 1000000000]    # in a second, by TimeUnit
+cdef int64_t[4] TICK = [1000000000, 1000000, 1000, 1]     # nanoseconds that one takes
+
 
 cdef int store_value(const FieldPlan* f, bint zoned, object value, uint8_t* out,
                      const char** reason) except -1:
@@ -134,21 +135,19 @@ cdef int store_value(const FieldPlan* f, bint zoned, object value, uint8_t* out,
 
 
 cdef int whole(object value, int64_t* out) except -1:
-    """STORED for an integer that int64 holds; booleans and NumPy's spans of time are no integers here."""
+    """STORED for an integer that int64 holds."""
     cdef int overflow = 0
-    if PyLong_Check(value):
-        if PyBool_Check(value):
-            return MISFIT
-        out[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
-        return MISFIT if overflow else STORED
     number = index_of(value)
     if number is None:
         return MISFIT
-    return whole(number, out)
+    out[0] = PyLong_AsLongLongAndOverflow(number, &overflow)
+    return MISFIT if overflow else STORED
 
 
 cdef object index_of(object value):
-    """The int that an integer of another class stands for; None for everything else."""
+    """The int that an integer of any class stands for; booleans and NumPy's spans of time are none: None."""
+    if PyLong_CheckExact(value):
+        return value
     if not PyIndex_Check(value) or PyBool_Check(value) or is_numpy(value, "timedelta64"):
         return None
     try:
@@ -164,7 +163,7 @@ cdef int store_integer(const FieldPlan* f, object value, uint8_t* out) except -1
     if whole(value, &number) != STORED:
         if signed or f.width < 8:
             return MISFIT
-        index = value if PyLong_Check(value) and not PyBool_Check(value) else index_of(value)
+        index = index_of(value)
         if index is None:
             return MISFIT
         try:
@@ -258,7 +257,7 @@ cdef object as_decimal(object value, int32_t scale):
             return decimal_type(value)
         except ArithmeticError:
             return None
-    value = value if PyLong_Check(value) and not PyBool_Check(value) else index_of(value)
+    value = index_of(value)
     # 256 bits, and no more than four per digit that a negative scale takes away: longer ones never fit, and
     # take long to turn into decimal digits.
     if value is None or value.bit_length() > 256 - 4 * min(<int64_t> scale, 0):
@@ -357,28 +356,24 @@ cdef int store_decimal(const FieldPlan* f, object value, uint8_t* out, const cha
     return STORED
 
 
+cdef bytes bytes_of(object value):
+    """The bytes that an object exports; None: it does not."""
+    try:
+        return PyBytes_FromObject(value) if PyObject_CheckBuffer(value) else None
+    except (TypeError, ValueError):     # ValueError: of NumPy, whose times have no buffer
+        return None
+
+
 cdef int store_binary(const FieldPlan* f, object value, uint8_t* out, const char** reason) except -1:
-    cdef Py_buffer view
-    cdef int64_t size
-    if not PyBytes_CheckExact(value):
-        try:
-            PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
-        except BufferError:
-            return store_binary(f, memoryview(value).tobytes(), out, reason)
-        except (TypeError, ValueError):  # as in `word`
-            value = getattr(value, "bytes", None) if is_of("uuid", "UUID", value) else None
-            return store_binary(f, value, out, reason) if PyBytes_CheckExact(value) else MISFIT
-        size = view.len
-        if size == f.width and size:
-            memcpy(out, view.buf, size)
-        PyBuffer_Release(&view)
-    else:
-        size = PyBytes_GET_SIZE(value)
-        if size == f.width and size:
-            memcpy(out, PyBytes_AS_STRING(value), size)
-    if size != f.width:
+    cdef bytes stored = value if PyBytes_CheckExact(value) else bytes_of(value)
+    if stored is None and is_of("uuid", "UUID", value):
+        stored = bytes_of(getattr(value, "bytes", None))
+    if stored is None:
+        return MISFIT
+    if len(stored) != f.width:
         reason[0] = b"it has another length"
         return MISFIT
+    memcpy(out, PyBytes_AS_STRING(stored), f.width)
     return STORED
 
 
@@ -460,30 +455,25 @@ cdef int64_t day_number(object value) noexcept:
     return days + 31 * (month - 1)
 
 
-cdef int in_unit(int64_t microseconds, int64_t nanoseconds, int32_t unit, int64_t* out,
+cdef int in_unit(int64_t seconds, int64_t microseconds, int64_t nanoseconds, int32_t unit, int64_t* out,
                  const char** reason) noexcept:
-    """Microseconds, and nanoseconds beyond them, as ticks of a TimeUnit."""
-    cdef int64_t per_tick = 1
-    if unit == TimeUnit_SECOND or unit == TimeUnit_MILLISECOND:
-        per_tick = 1000000 if unit == TimeUnit_SECOND else 1000
-    if unit == TimeUnit_NANOSECOND:
-        if microseconds < 0 and nanoseconds > 0:
-            # Towards zero, or the product would leave int64 where the sum does not.
-            microseconds += 1
-            nanoseconds -= 1000
-        if mul_overflows(microseconds, 1000, out) or add_overflows(out[0], nanoseconds, out):
-            reason[0] = TOO_FAR
-            return MISFIT
-        return STORED
-    if microseconds % per_tick or nanoseconds:
+    """Seconds, and microseconds and nanoseconds beyond them, as ticks of a TimeUnit."""
+    cdef int64_t rest = 1000 * microseconds + nanoseconds, part = rest // TICK[unit]
+    if part * TICK[unit] != rest:
         reason[0] = TOO_FINE
         return MISFIT
-    out[0] = microseconds // per_tick
+    if seconds < 0:
+        # Towards zero, or the product would leave int64 where the sum does not.
+        seconds += 1
+        part -= TICKS[unit]
+    if mul_overflows(seconds, TICKS[unit], out) or add_overflows(out[0], part, out):
+        reason[0] = TOO_FAR
+        return MISFIT
     return STORED
 
 
 cdef int timestamp(int32_t unit, bint zoned, object value, int64_t* out, const char** reason) except -1:
-    cdef int64_t microseconds, nanoseconds = 0
+    cdef int64_t seconds, microseconds, nanoseconds = 0
     if not is_datetime(value):
         return numpy_ticks(value, "datetime64", unit, out, reason)
     if not is_plain_datetime(value):
@@ -491,8 +481,8 @@ cdef int timestamp(int32_t unit, bint zoned, object value, int64_t* out, const c
         if value != value:
             return IS_NULL
         nanoseconds = getattr(value, "nanosecond", 0)
-    microseconds = (day_number(value) * SECONDS_PER_DAY + hour_of(value) * 3600 + minute_of(value) * 60
-                    + second_of(value)) * 1000000 + microsecond_of(value)
+    seconds = day_number(value) * SECONDS_PER_DAY + hour_of(value) * 3600 + minute_of(value) * 60 + second_of(value)
+    microseconds = microsecond_of(value)
     if <object> zone_of(value) is not None:
         if not zoned:
             reason[0] = b"the type has no timezone, and the value has one"
@@ -500,9 +490,10 @@ cdef int timestamp(int32_t unit, bint zoned, object value, int64_t* out, const c
         if <object> zone_of(value) is not UTC:
             offset = value.utcoffset()
             if offset is not None:
-                microseconds -= ((delta_days(offset) * <int64_t> SECONDS_PER_DAY + delta_seconds(offset))
-                                 * 1000000 + delta_microseconds(offset))
-    return in_unit(microseconds, nanoseconds, unit, out, reason)
+                microseconds -= delta_microseconds(offset)
+                seconds -= delta_days(offset) * <int64_t> SECONDS_PER_DAY + delta_seconds(offset) + (microseconds < 0)
+                microseconds += 1000000 * (microseconds < 0)
+    return in_unit(seconds, microseconds, nanoseconds, unit, out, reason)
 
 
 cdef int date(int32_t unit, object value, int64_t* out, const char** reason) except -1:
@@ -532,38 +523,16 @@ cdef int time_of_day(int32_t unit, object value, int64_t* out, const char** reas
         reason[0] = b"times of day have no timezone"
         return MISFIT
     seconds = time_hour(value) * 3600 + time_minute(value) * 60 + time_second(value)
-    return in_unit(seconds * 1000000 + time_microsecond(value), 0, unit, out, reason)
+    return in_unit(seconds, time_microsecond(value), 0, unit, out, reason)
 
 
 cdef int duration(int32_t unit, object value, int64_t* out, const char** reason) except -1:
-    cdef int64_t seconds, rest, microseconds = 0, nanoseconds = 0
+    cdef int64_t seconds
     if not is_delta(value):
         return numpy_ticks(value, "timedelta64", unit, out, reason)
-    if not is_plain_delta(value):
-        nanoseconds = getattr(value, "nanoseconds", 0)
     seconds = delta_days(value) * <int64_t> SECONDS_PER_DAY + delta_seconds(value)
-    if unit == TimeUnit_SECOND:
-        # The longest timedelta does not fit 64 bits of microseconds.
-        if delta_microseconds(value) or nanoseconds:
-            reason[0] = TOO_FINE
-            return MISFIT
-        out[0] = seconds
-        return STORED
-    if unit == TimeUnit_MILLISECOND:
-        if delta_microseconds(value) % 1000 or nanoseconds:
-            reason[0] = TOO_FINE
-            return MISFIT
-        out[0] = seconds * 1000 + delta_microseconds(value) // 1000
-        return STORED
-    rest = delta_microseconds(value)
-    if seconds < 0 and rest > 0:
-        # Towards zero, or the product would leave int64 where the sum does not.
-        seconds += 1
-        rest -= 1000000
-    if mul_overflows(seconds, 1000000, &microseconds) or add_overflows(microseconds, rest, &microseconds):
-        reason[0] = TOO_FAR
-        return MISFIT
-    return in_unit(microseconds, nanoseconds, unit, out, reason)
+    return in_unit(seconds, delta_microseconds(value), 0 if is_plain_delta(value) else getattr(value, "nanoseconds", 0),
+                   unit, out, reason)
 
 
 cdef int numpy_ticks(object value, str kind, int32_t unit, int64_t* out, const char** reason) except -1:
@@ -910,13 +879,10 @@ cdef class Converter:
             if isinstance(value, str):
                 return str.__str__(value)
             self.refuse(f, at, "a str", value)
-        if isinstance(value, bytes):
-            return bytes(memoryview(value))
-        try:
-            return memoryview(value).tobytes()
-        except (TypeError, ValueError):  # NumPy: an array of times has no buffer
-            pass
-        self.refuse(f, at, "bytes", value)
+        found = bytes_of(value)
+        if found is None:
+            self.refuse(f, at, "bytes", value)
+        return found
 
     cdef object truth(self, int32_t f, int64_t at, object value):
         """A bool as True or False."""

@@ -144,27 +144,18 @@ def _encoded(column: Array) -> Array:
     table = MemoTable.like(plain := _alone(column, column.type))
     indices = np.frombuffer(table.add_batch(plain), np.int64).astype(np.int32)
     values = table.batch()
-    if column.null_count == 0:
-        return _joined(indices, b"", 0, values)
-    # Null is one of the values: it leaves the dictionary, and becomes null among the indices.
-    valid = np.asarray(column.is_valid())
-    null = int(indices[~valid][0])
-    indices[indices > null] -= 1
-    indices[~valid] = 0
-    kept = np.delete(np.arange(len(values)), null)
-    bits = np.packbits(valid, bitorder="little").tobytes()
-    return _joined(indices, bits, column.null_count, take_rows(values, kept, "dictionary_encode"))
-
-
-def _joined(indices: Any, validity: bytes, nulls: int, values: RecordBatch) -> Array:
-    kind = dictionary(int32(), values.schema.fields[0].type)
-    return RecordBatch.from_buffers(
-        separate_dictionaries(Schema([Field("", kind)])),
-        len(indices),
-        [(len(indices), nulls)],
-        [validity, indices],
-        dictionaries=[values.column(0)],
-    ).column(0)
+    bits = b""
+    if column.null_count:
+        # Null is one of the values: it leaves the dictionary, and becomes null among the indices.
+        valid = np.asarray(column.is_valid())
+        null = int(indices[~valid][0])
+        indices[indices > null] -= 1
+        indices[~valid] = 0
+        values = take_rows(values, np.delete(np.arange(len(values)), null), "dictionary_encode")
+        bits = np.packbits(valid, bitorder="little").tobytes()
+    schema = separate_dictionaries(Schema([Field("", dictionary(int32(), values.schema.fields[0].type))]))
+    nodes, words = [(len(indices), column.null_count)], values.column(0)
+    return RecordBatch.from_buffers(schema, len(indices), nodes, [bits, indices], dictionaries=[words]).column(0)
 
 
 def decoded(column: Array) -> Array:

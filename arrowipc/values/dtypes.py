@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from arrowipc.types import TypeLike
 
-_dtypes = Recent(64)
 _types = Recent(64)
 
 _HINTS = {
@@ -40,16 +39,12 @@ def dtype_of(kind: at.DataType) -> np.dtype[Any]:
 
     Dates in days are int32, times of day int32 or int64; decimals and fixed-size binary are void.
     """
-    found: np.dtype[Any] | None = _dtypes.get(kind)
-    if found is None:
-        stored = np.dtype(np.bool_) if isinstance(kind, at.Bool) else stored_dtype(kind)
-        if kind == DATE32:
-            stored = np.dtype("<i4")
-        if stored is None:
-            raise UsageError(f"a tensor holds values of a fixed width, found the type {kind}")
-        _dtypes.put(kind, stored)
-        return stored
-    return found
+    if isinstance(kind, at.Bool):
+        return np.dtype(np.bool_)
+    stored = np.dtype("<i4") if kind == DATE32 else stored_dtype(kind)
+    if stored is None:
+        raise UsageError(f"a tensor holds values of a fixed width, found the type {kind}")
+    return stored
 
 
 def type_of(dtype: np.dtype[Any]) -> at.DataType:
@@ -91,11 +86,6 @@ def _type_of(dtype: np.dtype[Any]) -> at.DataType:
     raise UsageError(f"a tensor cannot hold {dtype}: {_HINTS.get(kind, 'Arrow has no such type')}")
 
 
-def byte_width(kind: at.DataType) -> int:
-    """Return the bytes of a value."""
-    return dtype_of(kind).itemsize
-
-
 def as_values(data: Any, kind: TypeLike | None) -> tuple[npt.NDArray[Any], at.DataType]:
     """Give data of any library as an array in native byte order, and the type of its elements.
 
@@ -112,10 +102,9 @@ def as_values(data: Any, kind: TypeLike | None) -> tuple[npt.NDArray[Any], at.Da
     if kind is None:
         return values, type_of(values.dtype)
     kind = as_type(kind)
-    if values.dtype.hasobject or dtype_of(kind).itemsize != values.dtype.itemsize:
-        raise UsageError(
-            f"values of {values.dtype} are not stored as {kind} is, which takes {byte_width(kind)} bytes each"
-        )
+    width = dtype_of(kind).itemsize
+    if values.dtype.hasobject or width != values.dtype.itemsize:
+        raise UsageError(f"values of {values.dtype} are not stored as {kind} is, which takes {width} bytes each")
     return values, kind
 
 

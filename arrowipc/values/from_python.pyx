@@ -120,9 +120,6 @@ cdef class Builder(Converter):
     """Columns of one plan while they are being built."""
 
     cdef dict dictionaries      # id -> DictionaryValues, shared by all plans of one call
-    cdef dict names             # of the children of structs, by field
-    cdef dict places            # field -> name -> ordinals of its children, where rows come as pairs
-    cdef set repeating          # structs that have two children of one name
     cdef dict kinds             # DataType of fields, by field
 
     def __init__(self, Plan plan, dict dictionaries, bint again=False):
@@ -130,9 +127,6 @@ cdef class Builder(Converter):
         cdef DictionaryValues values
         cdef int32_t f
         self.dictionaries = dictionaries
-        self.names = {}
-        self.places = {}
-        self.repeating = set()
         self.kinds = {}
         if again:
             return
@@ -287,7 +281,8 @@ cdef class Builder(Converter):
     cdef int structs(self, int32_t f, list items) except -1:
         cdef int64_t count = self.d.nodes[f].length, i
         cdef list children = children_of(self.plan, f), parts = [[] for _ in children], part
-        cdef tuple names = self.names_of(f)
+        cdef tuple names = tuple([field_name(self.plan, child) for child in children])
+        cdef bint repeat = len(set(names)) < len(names)
         cdef int32_t child
         for i in range(count):
             value = item(items, i, count)
@@ -296,30 +291,21 @@ cdef class Builder(Converter):
                 for part in parts:
                     part.append(self.filler)
             else:
-                self.row(f, i, value, names, parts)
+                self.row(f, i, value, names, repeat, parts)
         for child, part in zip(children, parts):
             self.column(child, part)
         return 0
 
-    cdef tuple names_of(self, int32_t f):
-        """The names of a struct's children."""
-        cdef tuple names = self.names.get(f)
-        if names is None:
-            names = self.names[f] = tuple([field_name(self.plan, child) for child in children_of(self.plan, f)])
-            if len(set(names)) < len(names):
-                self.repeating.add(f)
-        return names
-
-    cdef int row(self, int32_t f, int64_t at, object value, tuple names, list parts) except -1:
-        """Append one struct's values to the lists of its children."""
+    cdef int row(self, int32_t f, int64_t at, object value, tuple names, bint repeat, list parts) except -1:
+        """Append one struct's values to the lists of its children; `repeat`: two of them have one name."""
         cdef dict known
         cdef Py_ssize_t found = 0, k
         cdef PyObject* entry
         if not isinstance(value, dict):
             if not is_mapping(value):
-                return self.row_of_pairs(f, at, value, parts)
+                return self.row_of_pairs(f, at, value, names, parts)
             value = dict(value)
-        if self.repeating and f in self.repeating:
+        if repeat:
             self.refuse(f, at, "(name, value) pairs, because names repeat", value)
         known = <dict> value
         with cython.critical_section(known):
@@ -337,33 +323,28 @@ cdef class Builder(Converter):
                               f"its fields are {listed_names(list(names))}")
         return 0
 
-    cdef int row_of_pairs(self, int32_t f, int64_t at, object value, list parts) except -1:
+    cdef int row_of_pairs(self, int32_t f, int64_t at, object value, tuple names, list parts) except -1:
         """The same for (name, value) pairs; a name that repeats stands for its fields in their order."""
-        cdef tuple names = self.names[f]
-        cdef list row = [None] * len(names)
-        cdef dict places = self.places.get(f), used = {}
+        cdef list row = [None] * len(names), entries
+        cdef dict left = {}         # name -> fields that have no value yet, the first one behind the others
+        cdef Py_ssize_t k
         if isinstance(value, tuple) and len(value) == len(names) and not all([is_pair(each) for each in value]):
             for k in range(len(names)):
-                (<list> parts[k]).append(value[k])
-            return 0
-        entries = as_list(value)
-        if places is None:
-            places = self.places[f] = {}
-            for k, name in enumerate(names):
-                places.setdefault(name, []).append(k)
-        if entries is None:
-            self.refuse(f, at, "a dict", value)
-        for pair in entries:
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                self.refuse(f, at, "a dict, (name, value) pairs, or a tuple of a value for each field", value)
-            found = places.get(pair[0]) if isinstance(pair[0], str) else None
-            count = used.get(pair[0], 0) if found is not None else 0
-            if found is not None and count < len(<list> found):
-                row[(<list> found)[count]] = pair[1]
-                used[pair[0]] = count + 1
-            else:
-                self.blame(f, at, f"the struct has no field {pair[0]!r:.80}, or not so many; "
-                                  f"its fields are {listed_names(list(names))}")
+                row[k] = value[k]
+        else:
+            entries = as_list(value)
+            if entries is None:
+                self.refuse(f, at, "a dict", value)
+            for k in range(len(names) - 1, -1, -1):
+                left.setdefault(names[k], []).append(k)
+            for pair in entries:
+                if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                    self.refuse(f, at, "a dict, (name, value) pairs, or a tuple of a value for each field", value)
+                places = left.get(pair[0]) if isinstance(pair[0], str) else None
+                if not places:
+                    self.blame(f, at, f"the struct has no field {pair[0]!r:.80}, or not so many; "
+                                      f"its fields are {listed_names(list(names))}")
+                row[places.pop()] = pair[1]
         for part, entry in zip(parts, row):
             (<list> part).append(entry)
         return 0

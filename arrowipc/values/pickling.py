@@ -25,17 +25,36 @@ if TYPE_CHECKING:
 
 
 def reduce_batch(batch: RecordBatch, protocol: int) -> Reduced:
-    """What `RecordBatch.__reduce_ex__` returns."""
-    parts = _Parts(compact(batch), protocol)
-    return _batch, (
-        batch.schema,
-        batch.num_rows,
-        parts.nodes,
-        parts.buffers,
-        parts.variadic,
-        parts.dictionaries,
-        batch.custom_metadata.pairs,
-    )
+    """What `RecordBatch.__reduce_ex__` returns: its parts field by field in pre-order, their elements from 0 on."""
+    nodes: list[tuple[int, int]] = []
+    variadic: list[int] = []
+    buffers: list[Any] = []
+    dictionaries: list[Array | None] = []
+    # Dictionary id -> the fields that have it: where their dictionary goes, and their indices.
+    encoded: dict[object, list[tuple[int, int, Array]]] = {}
+    waiting = compact(batch).columns[::-1]
+    while waiting:
+        array = waiting.pop()
+        kind, found = array.type, array.buffers()
+        if isinstance(kind, Utf8View | BinaryView):
+            variadic.append(len(found) - 2)
+        if isinstance(kind, Dictionary):
+            fields = encoded.setdefault(object() if kind.id is None else kind.id, [])
+            fields.append((len(dictionaries), len(buffers) + 1, array))
+            dictionaries.append(None)
+        nodes.append((len(array), array.null_count))
+        buffers += found
+        waiting += array.children[::-1]
+    for fields in encoded.values():
+        _, at, array = fields[0]
+        values = array.dictionary
+        if len(fields) == 1 and values is not None and len(values) > len(array):
+            values, buffers[at] = _in_use(array, values, buffers[at])
+        for place, _, _ in fields:
+            dictionaries[place] = values
+    stored = [each if each is None else _stored(each, protocol) for each in buffers]
+    metadata = batch.custom_metadata.pairs
+    return _batch, (batch.schema, batch.num_rows, nodes, stored, variadic, dictionaries, metadata)
 
 
 def reduce_array(array: Array, protocol: int) -> Reduced:
@@ -69,47 +88,6 @@ def _column(batch: RecordBatch) -> Array:
 
 def _stored(buffer: Any, protocol: int) -> PickleBuffer | bytes:
     return PickleBuffer(buffer) if protocol >= 5 else bytes(buffer)
-
-
-class _Parts:
-    """A batch taken apart, field by field in pre-order."""
-
-    def __init__(self, batch: RecordBatch, protocol: int) -> None:
-        self.nodes: list[tuple[int, int]] = []
-        self.buffers: list[Any] = []
-        self.variadic: list[int] = []
-        self.dictionaries: list[Array | None] = []
-        # Dictionary id -> the fields that have it: where their dictionary goes, and their indices.
-        self._encoded: dict[object, list[tuple[int, int, Array]]] = {}
-        for column in batch.columns:
-            self._add(column)
-        for fields in self._encoded.values():
-            self._add_values(fields)
-        self.buffers = [each if each is None else _stored(each, protocol) for each in self.buffers]
-
-    def _add(self, array: Array) -> None:
-        """Take a field and all below it; its elements begin at 0."""
-        found = array.buffers()
-        kind = array.type
-        if isinstance(kind, Utf8View | BinaryView):
-            self.variadic.append(len(found) - 2)
-        if isinstance(kind, Dictionary):
-            fields = self._encoded.setdefault(object() if kind.id is None else kind.id, [])
-            fields.append((len(self.dictionaries), len(self.buffers) + 1, array))
-            self.dictionaries.append(None)
-        self.nodes.append((len(array), array.null_count))
-        self.buffers += found
-        for child in array.children:
-            self._add(child)
-
-    def _add_values(self, fields: list[tuple[int, int, Array]]) -> None:
-        """Take the dictionary that fields share; one that is longer than its only field is cut to what is in use."""
-        values = fields[0][2].dictionary
-        if len(fields) == 1 and values is not None and len(values) > len(fields[0][2]):
-            _, at, array = fields[0]
-            values, self.buffers[at] = _in_use(array, values, self.buffers[at])
-        for place, _, _ in fields:
-            self.dictionaries[place] = values
 
 
 def _in_use(array: Array, values: Array, indices: Any) -> tuple[Array, Any]:

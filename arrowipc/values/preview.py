@@ -64,12 +64,7 @@ def value_text(array: Any, i: int, width: int, quotes: bool = True) -> str:
 
 def values_text(array: Any, width: int, most: int) -> str:
     """Spell the first `most` values of `array`, as many as fit into `width` characters, in brackets."""
-    return _sequence(
-        lambda k, left: value_text(array, k, left),
-        min(len(array), most),
-        len(array),
-        width,
-    )
+    return _sequence(lambda k, left: value_text(array, k, left), min(len(array), most), len(array), width)
 
 
 def type_text(type_: at.DataType, width: int) -> str:
@@ -123,15 +118,8 @@ def _text(array: Any, i: int, width: int, depth: int, quotes: bool = True) -> st
         return NULL
     if isinstance(kind, at.Dictionary):
         return _entry_text(array, i, width, depth, quotes)
-    if isinstance(kind, at.LISTS):
-        if depth == 0:
-            return f"[{CUT}]"
-        child, (start, count) = array.children[0], _extent(array, i)
-        return _sequence(lambda k, left: _text(child, start + k, left, depth - 1), count, count, width)
-    if isinstance(kind, at.Map):
-        return _map_text(array, i, width, depth)
-    if isinstance(kind, at.Struct):
-        return _struct_text(array, i, width, depth)
+    if isinstance(kind, (*at.LISTS, at.Map, at.Struct)):
+        return _nested_text(array, i, width, depth)
     if isinstance(kind, at.TEXT):
         head, size = _head(array, i, width * UTF8_MAX)
         text = head.decode("utf-8", "replace")
@@ -213,29 +201,25 @@ def _entry_text(array: Any, i: int, width: int, depth: int, quotes: bool) -> str
     return _text(values, index, width, depth, quotes)
 
 
-def _map_text(array: Any, i: int, width: int, depth: int) -> str:
+def _nested_text(array: Any, i: int, width: int, depth: int) -> str:
+    """A list in brackets; a map or a struct in braces."""
+    kind = array.type
+    left, right = "[]" if isinstance(kind, at.LISTS) else "{}"
     if depth == 0:
-        return f"{{{CUT}}}"
-    keys, items = array.children[0].children
-    start, count = _extent(array, i)
+        return f"{left}{CUT}{right}"
+    parts = array.children[0].children if isinstance(kind, at.Map) else array.children
+    start, count = (i, len(parts)) if isinstance(kind, at.Struct) else _extent(array, i)
 
-    def entry(k: int, left: int) -> str:
-        key = _text(keys, start + k, left // 2, depth - 1)
-        return f"{key}: {_text(items, start + k, max(left - len(key) - 2, 1), depth - 1)}"
+    def item(k: int, room: int) -> str:
+        if isinstance(kind, at.LISTS):
+            return _text(parts[0], start + k, room, depth - 1)
+        if isinstance(kind, at.Struct):
+            name, values, place = shorten(printable(kind.fields[k].name), max(room // 2, 1)), parts[k], i
+        else:
+            name, values, place = _text(parts[0], start + k, room // 2, depth - 1), parts[1], start + k
+        return f"{name}: {_text(values, place, max(room - len(name) - 2, 1), depth - 1)}"
 
-    return f"{{{_sequence(entry, count, count, width)[1:-1]}}}"
-
-
-def _struct_text(array: Any, i: int, width: int, depth: int) -> str:
-    if depth == 0:
-        return f"{{{CUT}}}"
-    fields, children = array.type.fields, array.children
-
-    def member(k: int, left: int) -> str:
-        name = shorten(printable(fields[k].name), max(left // 2, 1))
-        return f"{name}: {_text(children[k], i, max(left - len(name) - 2, 1), depth - 1)}"
-
-    return f"{{{_sequence(member, len(fields), len(fields), width)[1:-1]}}}"
+    return left + _sequence(item, count, count, width)[1:-1] + right
 
 
 def _member(array: Any, i: int) -> tuple[Any, int]:

@@ -68,21 +68,22 @@ STYLE = (
 # Text.
 
 
-def batch_text(batch: Any) -> str:
-    """Return the header line, one line per column with its first values, and the metadata of the message."""
-    rows = _counted(batch.num_rows, "row")
-    lines = [f"RecordBatch: {rows} x {_counted(len(batch.schema), 'column')}"]
-    lines += _column_lines(batch.schema, batch if batch.num_rows else None)
-    lines += _pair_lines(batch.custom_metadata.pairs, "-- batch metadata --", "")
+def rows_text(rows: Any) -> str:
+    """Return the header line of a batch or table, a line per column with its first values, a message's metadata."""
+    batches = getattr(rows, "batches", [rows])
+    # A table of nothing but empty batches is rare enough to walk.
+    first = next((batch for batch in batches if batch.num_rows), None)
+    lines = [_title(rows), *_column_lines(rows.schema, first)]
+    if not hasattr(rows, "batches"):
+        lines += _pair_lines(rows.custom_metadata.pairs, "-- batch metadata --", "")
     return "\n".join(lines)
 
 
-def table_text(table: Any) -> str:
-    """Return the header line, and one line per column with values of the first batch that has rows."""
-    shape = f"{_counted(table.num_rows, 'row')} x {_counted(len(table.schema), 'column')}"
-    lines = [f"Table: {shape} in {_counted(len(table.batches), 'batch', 'batches')}"]
-    lines += _column_lines(table.schema, _first_filled(table))
-    return "\n".join(lines)
+def _title(rows: Any) -> str:
+    shape = f"{_counted(rows.num_rows, 'row')} x {_counted(len(rows.schema), 'column')}"
+    if not hasattr(rows, "batches"):
+        return f"RecordBatch: {shape}"
+    return f"Table: {shape} in {_counted(len(rows.batches), 'batch', 'batches')}"
 
 
 def array_text(array: Any) -> str:
@@ -155,7 +156,8 @@ def _pair_lines(pairs: tuple[tuple[bytes, bytes], ...], title: str, indent: str)
     if pairs:
         yield indent + title
     for key, value in pairs[:PAIRS]:
-        yield f"{indent}{_key_text(key)}: {_pair_text(value)}"
+        name = printable(key[: PAIR_WIDTH + 1].decode("utf-8", "backslashreplace"))
+        yield f"{indent}{shorten(name, PAIR_WIDTH)}: {_pair_text(value)}"
     if len(pairs) > PAIRS:
         yield f"{indent}{CUT} and {_counted(len(pairs) - PAIRS, 'more pair')}"
 
@@ -163,20 +165,9 @@ def _pair_lines(pairs: tuple[tuple[bytes, bytes], ...], title: str, indent: str)
 # HTML.
 
 
-def batch_html(batch: Any) -> str:
-    """Return a table of the first columns with their types, and the first and last rows."""
-    shape = f"{_counted(batch.num_rows, 'row')} x {_counted(len(batch.schema), 'column')}"
-    return _html(f"RecordBatch: {shape}", batch.schema, [batch], batch.num_rows)
-
-
-def table_html(table: Any) -> str:
-    """Return a table of the first columns with their types, and the first and last rows."""
-    shape = f"{_counted(table.num_rows, 'row')} x {_counted(len(table.schema), 'column')}"
-    caption = f"Table: {shape} in {_counted(len(table.batches), 'batch', 'batches')}"
-    return _html(caption, table.schema, table.batches, table.num_rows)
-
-
-def _html(caption: str, schema: Schema, batches: list[Any], total: int) -> str:
+def rows_html(rows: Any) -> str:
+    """Return a table of the first columns of a batch or table with their types, and the first and last rows."""
+    batches, schema, total = getattr(rows, "batches", [rows]), rows.schema, rows.num_rows
     fields = schema.fields[:HTML_COLUMNS]
     names = [_cell("th", shorten(printable(field.name), CELL_WIDTH), _classes(field.type)) for field in fields]
     types = [_cell("td", _typed(field, CELL_WIDTH), f"t {_classes(field.type)}") for field in fields]
@@ -185,17 +176,17 @@ def _html(caption: str, schema: Schema, batches: list[Any], total: int) -> str:
         types.append("<td></td>")
     starts = [0, *accumulate([batch.num_rows for batch in batches])]
     shown = [*range(total)] if total <= HTML_ROWS else [*range(HTML_ROWS // 2), *range(total - HTML_ROWS // 2, total)]
-    rows = []
+    lines = []
     for row in shown if fields and _readable(schema) else ():
         at = bisect_right(starts, row) - 1
         cells = [_value_cell(batches[at].column(i), row - starts[at]) for i in range(len(fields))]
-        rows.append(f"<tr>{_cell('th', f'{row:,}', 'n i')}{''.join(cells)}</tr>")
-    if fields and total > len(rows):
-        more = f"{CUT} {_counted(total - len(rows), 'more row')}"
-        rows.insert(HTML_ROWS // 2, f'<tr><td></td><td class="z" colspan="{len(fields)}">{more}</td></tr>')
+        lines.append(f"<tr>{_cell('th', f'{row:,}', 'n i')}{''.join(cells)}</tr>")
+    if fields and total > len(lines):
+        more = f"{CUT} {_counted(total - len(lines), 'more row')}"
+        lines.insert(HTML_ROWS // 2, f'<tr><td></td><td class="z" colspan="{len(fields)}">{more}</td></tr>')
     head = "".join([f"<tr><td></td>{''.join(line)}</tr>" for line in (names, types)])
-    table = f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
-    return f'<div class="arrowipc" tabindex="0">{STYLE}<p>{caption}</p>{table}</div>'
+    table = f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="arrowipc" tabindex="0">{STYLE}<p>{_title(rows)}</p>{table}</div>'
 
 
 def shaped(tensor: Any) -> str:
@@ -245,11 +236,6 @@ def _readable(schema: Schema) -> bool:
     return schema.endianness == sys.byteorder
 
 
-def _first_filled(table: Any) -> Any | None:
-    """Return the first batch that has rows. A table of nothing but empty batches is rare enough to walk."""
-    return next((batch for batch in table.batches if batch.num_rows), None)
-
-
 def _children(kind: DataType) -> tuple[Field, ...]:
     return (kind.value_type if isinstance(kind, Dictionary) else kind).children[:CHILDREN]
 
@@ -258,10 +244,6 @@ def _has_metadata(field: Field, levels: int) -> bool:
     if field.metadata:
         return True
     return levels > 1 and any(_has_metadata(child, levels - 1) for child in _children(field.type))
-
-
-def _key_text(key: bytes) -> str:
-    return shorten(printable(key[: PAIR_WIDTH + 1].decode("utf-8", "backslashreplace")), PAIR_WIDTH)
 
 
 def _pair_text(value: bytes) -> str:

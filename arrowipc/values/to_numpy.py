@@ -59,9 +59,13 @@ _BOOLS = np.array([False, True, None], object)
 def to_numpy(array: Array, copy: bool) -> _Values:
     """See :meth:`arrowipc.Array.to_numpy`."""
     parameters = _tensor_parameters(array)
-    if parameters is not None:
-        return _tensors(array, parameters, copy)
-    return _copied(array) if copy else _viewed(array)
+    if parameters is None:
+        return _copied(array) if copy else _viewed(array)
+    if array.null_count and not copy:
+        raise UsageError(f"a column of tensors with {array.null_count:,} nulls needs a copy: use copy=True")
+    if parameters.shape is not None:
+        return _fixed_to_numpy(array, parameters, parameters.shape, copy)
+    return _variable_to_numpy(array, parameters, copy)
 
 
 def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _Values:
@@ -119,15 +123,15 @@ def _viewed(array: Array) -> _Values:
     if array.null_count:
         raise UsageError(f"an array of {kind} with {array.null_count:,} nulls needs a copy: use copy=True")
     if isinstance(kind, at.FixedSizeList):
-        return _rows(_viewed(array.children[0]), len(array), kind.list_size)
-    dtype = stored_dtype(kind)
-    if dtype is None:
-        raise UsageError(f"an array of {kind} needs a copy: use copy=True")
-    return _stored(array, dtype)
+        values = _viewed(array.children[0])
+        return values.reshape(len(array), kind.list_size, *values.shape[1:])
+    return _stored(array, stored_dtype(kind))
 
 
-def _stored(array: Array, dtype: np.dtype[Any]) -> _Values:
+def _stored(array: Array, dtype: np.dtype[Any] | None) -> _Values:
     """Return the values buffer, read-only; the memory behind it lives as long as the result."""
+    if dtype is None:
+        raise UsageError(f"an array of {array.type} needs a copy: use copy=True")
     if len(array) == 0 or dtype.itemsize == 0:
         values = np.zeros(len(array), dtype)
         values.flags.writeable = False
@@ -135,10 +139,6 @@ def _stored(array: Array, dtype: np.dtype[Any]) -> _Values:
     buffer = array.buffers()[1]
     assert buffer is not None
     return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
-
-
-def _rows(values: _Values, length: int, size: int) -> _Values:
-    return values.reshape(length, size, *values.shape[1:])
 
 
 def _shows(array: Array) -> bool:
@@ -175,14 +175,13 @@ def split(array: Array) -> tuple[_Values, _Valid]:
         return _repeated(array)
     valid = _valid(array)
     if isinstance(kind, at.FixedSizeList):
-        return _rows(_copied(array.children[0]), len(array), kind.list_size), valid
+        values = _copied(array.children[0])
+        return values.reshape(len(array), kind.list_size, *values.shape[1:]), valid
     if isinstance(kind, at.Bool):
         return _bits(array, 1), valid
     if kind == DATE32:
         return _stored(array, np.dtype("<i4")).astype("<i8").view("<M8[D]"), valid
-    dtype = stored_dtype(kind)
-    assert dtype is not None
-    return _stored(array, dtype), valid
+    return _stored(array, stored_dtype(kind)), valid
 
 
 def _has_dtype(kind: at.DataType) -> bool:
@@ -236,12 +235,9 @@ def indices_of(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
 
     An index outside the dictionary is an error that names the row.
     """
-    dictionary, valid = array.dictionary, _valid(array)
-    dtype = stored_dtype(kind.index_type)
-    assert dtype is not None
-    indices = _stored(array, dtype)
+    dictionary, valid, indices = array.dictionary, _valid(array), _stored(array, stored_dtype(kind.index_type))
     if valid is not None:
-        indices = np.where(valid, indices, dtype.type(0))
+        indices = np.where(valid, indices, indices.dtype.type(0))
     values = 0 if dictionary is None else len(dictionary)
     if indices.size and (valid is None or valid.any()) and (indices.min() < 0 or indices.max() >= values):
         _objects(array)  # raises
@@ -263,10 +259,7 @@ def _decoded(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
 def _repeated(array: Array) -> tuple[_Values, _Valid]:
     """Run-end encoded values."""
     run_ends, values = array.children
-    dtype = stored_dtype(run_ends.type)
-    assert dtype is not None
-    start, stop = array.offset, array.offset + len(array)
-    ends = _stored(run_ends, dtype)
+    start, stop, ends = array.offset, array.offset + len(array), _stored(run_ends, stored_dtype(run_ends.type))
     first = int(np.searchsorted(ends, start, side="right"))
     past = int(np.searchsorted(ends, stop, side="left")) + 1 if len(array) else first
     edges = np.concatenate([[start], ends[first:past].astype(np.int64)])
@@ -308,19 +301,8 @@ def _tensor_parameters(array: Array) -> TensorColumn | None:
         return None
 
 
-def _tensors(array: Array, parameters: TensorColumn, copy: bool) -> _Values:
-    """Tensors of one shape: an array of shape ``(n, *shape)``, dimensions permuted as the column says.
-
-    With a shape per row, and where rows are null: an array of objects, one array (or None) per row.
-    """
-    if array.null_count and not copy:
-        raise UsageError(f"a column of tensors with {array.null_count:,} nulls needs a copy: use copy=True")
-    if parameters.shape is not None:
-        return _fixed_to_numpy(array, parameters, parameters.shape, copy)
-    return _variable_to_numpy(array, parameters, copy)
-
-
 def _fixed_to_numpy(array: Array, parameters: TensorColumn, shape: tuple[int, ...], copy: bool) -> _Values:
+    """An array of shape ``(n, *shape)``, dimensions permuted as the column says; where rows are null, objects."""
     order = None
     if parameters.permutation is not None:
         order = (0, *[each + 1 for each in parameters.permutation])
@@ -347,10 +329,11 @@ def _each(items: list[Any]) -> _Values:
 
 
 def _variable_to_numpy(array: Array, parameters: TensorColumn, copy: bool) -> _Values:
+    """An array of objects, one array (or None) per row."""
     names = [child.name for child in array.type.children]
     data, sizes = (array.children[names.index(name)] for name in ("data", "shape"))
     values = data.children[0].to_numpy(copy=isinstance(parameters.value_type, at.Bool))
-    edges = _edges(data, np.dtype("<i8" if isinstance(data.type, at.LargeList) else "<i4"))
+    edges = data.offsets.to_numpy().tolist()
     shapes = sizes.children[0].to_numpy().reshape(len(array), parameters.ndim).tolist()
     order = parameters.permutation
     rows: list[Any] = []
@@ -365,13 +348,3 @@ def _variable_to_numpy(array: Array, parameters: TensorColumn, copy: bool) -> _V
         row = row if order is None else row.transpose(order)
         rows.append(row.copy() if copy else row)
     return _each(rows)
-
-
-def _edges(lists: Array, dtype: np.dtype[Any]) -> list[int]:
-    """Where the lists of an array begin and end among the values of its child."""
-    if len(lists) == 0:
-        return [0]
-    stored = lists.buffers()[1]
-    assert stored is not None
-    found: list[int] = np.frombuffer(stored, dtype, len(lists) + 1, lists.offset * dtype.itemsize).tolist()
-    return found

@@ -14,7 +14,7 @@ from hypothesis import given
 import arrowipc
 from arrowipc import types as T
 from arrowipc.values.preview import NULL, value_text, values_text
-from arrowipc.values.repr import LINE_WIDTH, batch_html, batch_text, schema_text
+from arrowipc.values.repr import LINE_WIDTH, rows_html, rows_text, schema_text
 
 pa = pytest.importorskip("pyarrow")
 
@@ -217,10 +217,10 @@ class Counting:
 def test_a_million_columns() -> None:
     small = read(pa.record_batch({"a": pa.array([1, 2, 3])}))
     batch = Counting(arrowipc.Schema([small.schema[0]] * 1_000_000), small)
-    lines = batch_text(batch).splitlines()
+    lines = rows_text(batch).splitlines()
     assert lines[0] == "RecordBatch: 3 rows x 1,000,000 columns"
     assert lines[-1] == "  ... and 999,970 more columns"
-    assert "... 999,980 more columns" in Parsed(batch_html(batch)).texts
+    assert "... 999,980 more columns" in Parsed(rows_html(batch)).texts
     assert max(batch.asked) < 30
     assert schema_text(batch.schema).splitlines()[-1] == "... and 999,800 more fields"
 
