@@ -216,24 +216,24 @@ class FileStatistics:
 
     def entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
         """The entries for the metadata of the footer, ours and that of polars; none that would be very large."""
-        return *self._own_entry(last_block), *self._entry_of_polars()
+        found = []
+        if not self._lost:
+            from binascii import b2a_base64
+            from zlib import compress
 
-    def _entry_of_polars(self) -> tuple[tuple[bytes, bytes], ...]:
-        """The rows of all batches as polars states them, so that it need not look at each batch."""
-        text = b"" if self._ends is None else json.dumps({POLARS_ENDS: self._ends}, separators=(",", ":")).encode()
-        return ((POLARS_KEY, text),) if 0 < len(text) <= MOST_BYTES else ()
-
-    def _own_entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        if self._lost:
-            return ()
-        from binascii import b2a_base64
-        from zlib import compress
-
-        for column in self._columns.values():
-            for name, values in column.items():
-                if name != "kind":
-                    self._filled(values)
-        document = {"v": VERSION, "last_block": last_block.hex(), "names": self._mark, "rows": self._rows}
-        data = json.dumps({**document, "columns": self._columns}, ensure_ascii=False, separators=(",", ":")).encode()
-        text = b2a_base64(compress(data, 1), newline=False)
-        return ((STATISTICS_KEY, text),) if len(text) <= MOST_BYTES and len(data) <= 2 * MOST_BYTES else ()
+            for column in self._columns.values():
+                for name, values in column.items():
+                    if name != "kind":
+                        self._filled(values)
+            document: dict[str, Any] = {"v": VERSION, "last_block": last_block.hex(), "names": self._mark}
+            document |= {"rows": self._rows, "columns": self._columns}
+            data = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+            text = b2a_base64(compress(data, 1), newline=False)
+            if len(text) <= MOST_BYTES and len(data) <= 2 * MOST_BYTES:
+                found.append((STATISTICS_KEY, text))
+        if self._ends is not None:
+            # The rows of all batches as polars states them, so that it need not look at each batch.
+            ends = json.dumps({POLARS_ENDS: self._ends}, separators=(",", ":")).encode()
+            if len(ends) <= MOST_BYTES:
+                found.append((POLARS_KEY, ends))
+        return tuple(found)
