@@ -736,10 +736,10 @@ class RecordBatchFileReader(BatchReader):
 
     def index_of(self, i: int) -> int:
         """Return the number of batch `i` from the beginning; negative ones count from the end."""
-        count = self.num_record_batches
-        if not -count <= integer_of("the number of a batch", i) < count:
+        number, count = integer_of("the number of a batch", i), self.num_record_batches
+        if not -count <= number < count:
             raise NotFoundError(f"record batch {i} is out of range: there are {count}")
-        return i + count if i < 0 else i
+        return number % count
 
     def _dictionaries_at(self, i: int) -> tuple[Any, ...] | None:
         """Load what batch `i` needs; return its dictionaries, None if they are the same for all batches."""

@@ -7,11 +7,11 @@ are unpacked than the columns and batches of the file may need, and ``Limits.met
 from __future__ import annotations
 
 import json
-import operator
 import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from arrowipc.arguments import items_of
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.filters.statistics import (
     STATISTICS_KEY,
@@ -74,7 +74,7 @@ def file_statistics(
     if not hasattr(reader, "described"):
         raise UsageError(f"file_statistics: expected a reader of a file, found {type(reader).__name__}")
     count = reader.num_record_batches
-    numbers = range(count) if batches is None else _numbers(reader, batches)
+    numbers = range(count) if batches is None else [reader.index_of(i) for i in items_of("batches", batches)]
     wanted = None if columns is None else set(names_of(columns))
     try:
         schema = reader.decoder.stored_schema
@@ -89,14 +89,6 @@ def file_statistics(
     reader.expect(numbers)
     mark = mark_of(schema)
     return [_of_batch(reader, number, mark, wanted) for number in numbers]
-
-
-def _numbers(reader: Any, batches: Iterable[int]) -> list[int]:
-    try:
-        given = [operator.index(number) for number in batches]
-    except TypeError as error:
-        raise UsageError(f"file_statistics(batches=): expected numbers of batches: {error}") from None
-    return [reader.index_of(number) for number in given]
 
 
 def _of_batch(reader: Any, number: int, mark: int, wanted: set[str] | None) -> dict[str, ColumnStatistics] | None:

@@ -65,8 +65,10 @@ def find_files(
             _expand_url(path, name_filter, storage) if local is None else _expand(local, name_filter, ignore_missing)
         )
         files = [file for file in sorted(listed) if passes(file.path, name_filter)]
-        if not files and not (may_be_empty and _is_directory(local, path, storage)):
-            raise PathNotFoundError(_why_none(path, local, name_filter), local or path)
+        if not files:
+            system, name = (os.path, local) if local is not None else find_system(path, storage)
+            if not (may_be_empty and system.isdir(name)):
+                raise PathNotFoundError(_why_none(path, local, name_filter), local or path)
         text = local or root_of(path, storage)
         mark = None if local is not None and os.path.exists(local) else _MARKS.search(text)
         root = text if mark is None else os.path.dirname(text[: mark.start()])
@@ -94,13 +96,6 @@ def _why_none(path: str, local: str | None, name_filter: str | None) -> str:
 def root_of(path: str, storage: Mapping[str, Any]) -> str:
     """The path or URL with which those of the files begin that are found below it."""
     return _local(path, storage) or _url_of(path, find_system(path, storage)[1])
-
-
-def _is_directory(local: str | None, path: str, storage: Mapping[str, Any]) -> bool:
-    if local is not None:
-        return os.path.isdir(local)
-    system, name = find_system(path, storage)
-    return bool(system.isdir(name))
 
 
 def is_url(path: str) -> bool:
