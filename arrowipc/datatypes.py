@@ -491,7 +491,10 @@ class _Nested(DataType):
     @classmethod
     def _over(cls, children: tuple[Field, ...], *values: object) -> Self:
         """Make the type of `children`; an error if readers would refuse one so deep."""
-        depth = 1 + max([child.type._depth for child in children], default=0)
+        depth = 1
+        for child in children:
+            if child.type._depth >= depth:
+                depth = child.type._depth + 1
         if depth > MAX_DEPTH:
             raise UsageError(f"{cls.__name__}: types nest at most {MAX_DEPTH} levels deep, found {depth}")
         return filled(cls, *values, _children=children, _depth=depth)

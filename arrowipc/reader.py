@@ -736,10 +736,10 @@ class RecordBatchFileReader(BatchReader):
 
     def index_of(self, i: int) -> int:
         """Return the number of batch `i` from the beginning; negative ones count from the end."""
-        number, count = integer_of("the number of a batch", i), self.num_record_batches
+        count, number = self.num_record_batches, integer_of("the number of a batch", i)
         if not -count <= number < count:
             raise NotFoundError(f"record batch {i} is out of range: there are {count}")
-        return number % count
+        return number + count if number < 0 else number
 
     def _dictionaries_at(self, i: int) -> tuple[Any, ...] | None:
         """Load what batch `i` needs; return its dictionaries, None if they are the same for all batches."""

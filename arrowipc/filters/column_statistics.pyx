@@ -220,22 +220,26 @@ cdef inline void offer(Bounds* b, const uint8_t* p, int64_t size) noexcept nogil
 
 cdef int words(const ColumnsData* d, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
                Bounds* b, Fault* fault) noexcept nogil:
-    cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef const uint8_t* fixed = d.extents[field.first_buffer + 1].data
     cdef const uint8_t* p = NULL
-    cdef int64_t i, size = field.width
-    cdef bint is_fixed = field.layout == LAYOUT_FIXED
+    cdef int64_t i, size = 0
     for i in range(count):
         if bits != NULL and not get_bit(bits, at + i):
             continue
-        if is_fixed:
-            p = fixed + (first + i) * size
-        elif word_span(d, f, first + i, &p, &size, fault) < 0:
+        if word_span(d, f, first + i, &p, &size, fault) < 0:
             return -1
         offer(b, p, size)
-        if is_fixed and size == 0:
-            break   # a few bytes may claim to be billions of these
     return 0
+
+
+cdef void blobs(const uint8_t* values, int32_t width, int64_t count, const uint8_t* bits, int64_t at,
+                Bounds* b) noexcept nogil:
+    """Binary of fixed size."""
+    cdef int64_t i
+    if width == 0 and bits == NULL:
+        count = min(count, <int64_t> 1)     # a few bytes may claim to be billions of these
+    for i in range(count):
+        if bits == NULL or get_bit(bits, at + i):
+            offer(b, values + i * width, width)
 
 
 # -- one column ----------------------------------------------------------------------------------------------
@@ -281,10 +285,12 @@ cdef int gather_leaf(const ColumnsData* d, int32_t f, int64_t first, int64_t cou
     if field.layout == LAYOUT_BOOL:
         booleans(p, first, count, bits, at, b)
         return 0
-    if b.kind == KIND_TEXT or b.kind == KIND_BYTES:
+    if field.layout != LAYOUT_FIXED:
         return words(d, f, first, count, bits, at, b, fault)
     p += first * width
-    if b.kind == KIND_WIDE:
+    if b.kind == KIND_BYTES:
+        blobs(p, width, count, bits, at, b)
+    elif b.kind == KIND_WIDE:
         wides(p, width, count, bits, at, b)
     elif b.kind == KIND_HALF:
         halves(p, count, bits, at, b)
@@ -415,15 +421,11 @@ cdef int gather_runs(Columns columns, int32_t f, int64_t first, int64_t count, b
 # -- bounds as Python values ---------------------------------------------------------------------------------
 
 
-cdef object half(int64_t key, bint upper):
-    cdef uint16_t bits = <uint16_t> (0x8000 | -key if key < 0 or (key == 0 and not upper) else key)
-    return PyFloat_Unpack2(<const char*> &bits, 1)
-
-
 cdef object number(const Bounds* b, bint upper):
     """A bound that is kept whole."""
     cdef int64_t value = b.high if upper else b.low
     cdef double real = b.most if upper else b.least
+    cdef uint16_t half
     if b.kind == KIND_BOOL:
         return value != 0
     if b.kind == KIND_SIGNED:
@@ -431,7 +433,8 @@ cdef object number(const Bounds* b, bint upper):
     if b.kind == KIND_UNSIGNED:
         return <uint64_t> (value ^ INT64_MIN)
     if b.kind == KIND_HALF:
-        return half(value, upper)
+        half = <uint16_t> (0x8000 | -value if value < 0 or (value == 0 and not upper) else value)
+        return PyFloat_Unpack2(<const char*> &half, 1)
     # Of two equal zeros either may have come first.
     return (0.0 if upper else -0.0) if real == 0 else real
 

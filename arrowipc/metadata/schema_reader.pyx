@@ -168,13 +168,12 @@ cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noex
     return 0
 
 
-cdef int open_field(const Table* table, FieldPlan* model, Table* type, Vector* children, Fault* fault) noexcept nogil:
+cdef int open_field(const Table* table, FieldPlan* model, Vector* name, Table* type, Vector* children,
+                    Fault* fault) noexcept nogil:
     """Open a Field table, but for its dictionary and what is below it."""
     cdef int kind, nullable, found
-    cdef Vector name
-    cdef int64_t bad
     model[0] = blank()
-    found = fb_string(table, Field_name, &name)
+    found = fb_string(table, Field_name, name)
     if found >= 0:
         found = fb_u8(table, Field_nullable, 0, &nullable)
     if found >= 0:
@@ -183,9 +182,6 @@ cdef int open_field(const Table* table, FieldPlan* model, Table* type, Vector* c
         found = fb_vector(table, Field_children, 4, children)
     if found < 0:
         return fail_in(fault, FAULT_FLATBUFFER, "Field table", 0, 0, table.pos)
-    bad = utf8_error(name.data, name.count)
-    if bad >= 0:
-        return fail_in(fault, FAULT_UTF8_NAME, "name", 0, 0, bad)
     found = fb_table(table, Field_type, type)
     if found < 0:
         return fail_in(fault, FAULT_FLATBUFFER, "Field.type", 0, 0, table.pos)
@@ -368,9 +364,9 @@ cdef class SchemaReader:
         cdef FieldPlan model, indices
         cdef FieldPlan* f
         cdef Table type
-        cdef Vector children
+        cdef Vector name, children
         cdef Fault fault
-        cdef int64_t id
+        cdef int64_t id, bad
         cdef int32_t at, i
         cdef int encoded
         self.budget -= 2
@@ -380,9 +376,13 @@ cdef class SchemaReader:
         if depth > self.max_depth:
             fail_in(&fault, FAULT_DEPTH, "Field", depth, self.max_depth)
             self.fault(&fault, NULL, out, parent)
-        if open_field(table, &model, &type, &children, &fault) < 0:
+        if open_field(table, &model, &name, &type, &children, &fault) < 0:
             if not is_wide(&model) or fault.code != FAULT_TYPE:
                 self.fault(&fault, table, out, parent)
+        bad = utf8_error(name.data, name.count)
+        if bad >= 0:
+            fail_in(&fault, FAULT_UTF8_NAME, "name", 0, 0, bad)
+            self.fault(&fault, table, out, parent)
         self.text -= text_size(table)
         if self.text < 0:
             fail_in(&fault, FAULT_TABLES, "bytes of text", self.size, 4 * self.size)
@@ -968,12 +968,13 @@ cdef inline bint same_text(const Table* a, const Table* b, int32_t slot) noexcep
 cdef bint same_field(const Table* a, const Table* b) noexcept nogil:
     cdef FieldPlan x, y
     cdef Table type, other
-    cdef Vector below, others, ids, codes
+    cdef Vector name, other_name, below, others, ids, codes
     cdef Fault fault
     cdef int64_t id = 0, other_id = 0
     cdef int found
-    if (open_field(a, &x, &type, &below, &fault) < 0 or open_field(b, &y, &other, &others, &fault) < 0
-            or not same_form(&x, &y, -1) or not same_text(a, b, Field_name)
+    if (open_field(a, &x, &name, &type, &below, &fault) < 0
+            or open_field(b, &y, &other_name, &other, &others, &fault) < 0
+            or not same_bytes(&name, &other_name, 1) or not same_form(&x, &y, -1)
             or (x.type == Type_Timestamp and not same_text(&type, &other, Timestamp_timezone))
             or (x.type == Type_Union and not (fb_vector(&type, Union_typeIds, 4, &ids)
                                               == fb_vector(&other, Union_typeIds, 4, &codes)

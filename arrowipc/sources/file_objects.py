@@ -82,12 +82,8 @@ def take(file: Any, data: Any, buffer: memoryview) -> int:
 
 def read_up_to(file: Any, size: int) -> bytes:
     """Read `size` bytes, or all that are left."""
-    data = bytearray(size)
-    done = 0
-    while done < size:
-        count = read_some(file, memoryview(data)[done:])
-        if count == 0:
-            break
+    data, done = bytearray(size), 0
+    while done < size and (count := read_some(file, memoryview(data)[done:])):
         done += count
     return bytes(data[:done])
 

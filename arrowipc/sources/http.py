@@ -127,8 +127,7 @@ class HttpFile:
         """Ask for the whole file, which may be known to have `size` bytes, to be read in order."""
         from fsspec.asyn import sync
 
-        answer, deadline = sync(self.loop, self._open, size)
-        return HttpStream(self.loop, answer, deadline, size)
+        return sync(self.loop, self._open, size)  # type: ignore[no-any-return]
 
     # -- in the thread in which fsspec works --
 
@@ -208,7 +207,7 @@ class HttpFile:
         finally:
             answer.release()
 
-    async def _open(self, size: int | None) -> tuple[Any, _Deadline]:
+    async def _open(self, size: int | None) -> HttpStream:
         deadline = _Deadline(self._timeout, LIVE_STEP)
         answer = await self._ask("GET", {}, deadline)
         try:
@@ -218,7 +217,7 @@ class HttpFile:
         except BaseException:
             answer.close()
             raise
-        return answer, deadline
+        return HttpStream(self.loop, answer, deadline, size)
 
     async def _ask(self, method: str, headers: dict[str, str], deadline: _Deadline) -> Any:
         """Send a request and wait for the head of its answer."""
