@@ -119,11 +119,6 @@ _INSTEAD = {
 }
 
 
-def _no_attribute(name: str) -> str:
-    instead = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
-    return f"module 'arrowipc' has no attribute {name!r}{instead}"
-
-
 #: Modules that come with the package: ``ipc.types.int64()`` needs no other import.
 _MODULES = frozenset(("aio", "dissociated", "errors", "events", "spark", "types"))
 
@@ -139,7 +134,8 @@ def __getattr__(name: str) -> "Any":
     home = _HOMES.get(name)
     if home is None:
         # With `name` and `obj` the interpreter adds what else may have been meant.
-        raise AttributeError(_no_attribute(name), name=name, obj=modules[__name__])
+        words = f"module 'arrowipc' has no attribute {name!r}" + (f": {_INSTEAD[name]}" if name in _INSTEAD else "")
+        raise AttributeError(words, name=name, obj=modules[__name__])
     try:
         value = getattr(_module(home), name)
     except ImportError as error:

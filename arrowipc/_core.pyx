@@ -1,10 +1,9 @@
 """The compiled core: memory, its owners and its reuse, what was made last, faults in words, messages, the walk."""
 
 cimport cython
-from cpython.buffer cimport (
-    PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
-)
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -263,25 +262,12 @@ def live_objects():
     return {"sources": live_sources, "memory": live_memory}
 
 
-cdef const char* BYTE_FORMAT = "B"
-
-
 cdef int export_bytes(object exporter, Py_buffer* view, const uint8_t* data, int64_t size, bint writable,
                       int flags) except -1:
-    """PyBuffer_FillInfo, except that it would overwrite the None that Cython has put into `view.obj`."""
-    if flags & PyBUF_WRITABLE and not writable:
-        raise BufferError("this memory is read-only")
-    view.obj = exporter
-    view.buf = <void*> data if data != NULL else <void*> BYTE_FORMAT
-    view.len = size
-    view.readonly = not writable
-    view.itemsize = 1
-    view.format = <char*> BYTE_FORMAT if flags & PyBUF_FORMAT else NULL
-    view.ndim = 1
-    view.shape = &view.len if flags & PyBUF_ND else NULL
-    view.strides = &view.itemsize if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
-    view.suboffsets = NULL
-    view.internal = NULL
+    """What a `__getbuffer__` does; NULL, which is no address for readers, stands for no bytes."""
+    PyBuffer_FillInfo(view, exporter, <void*> (data if data != NULL else <const uint8_t*> b""), size, not writable,
+                      flags)
+    Py_DECREF(None)     # that Cython had put into `view.obj`
     return 0
 
 
@@ -695,9 +681,6 @@ cdef tuple read_pairs(const Table* table, int32_t slot):
 
 cdef class DictionaryPlan:
     """A dictionary id and the plan of its values."""
-
-    def __repr__(self):
-        return f"DictionaryPlan(id={self.id})"
 
 
 cdef class Plan:

@@ -430,17 +430,6 @@ def printable(text: str) -> str:
 
 # -- options and codecs of pyarrow --------------------------------------------------------------------------------
 
-#: Attributes of pyarrow's IpcWriteOptions -> our keywords.
-_WRITE = {
-    "allow_64bit": "allow_64bit",
-    "compression": "compression",
-    "emit_dictionary_deltas": "dictionary_deltas",
-    "metadata_version": "metadata_version",
-    "unify_dictionaries": "unify_dictionaries",
-    "use_legacy_format": "legacy",
-    "use_threads": "use_threads",
-}
-
 
 def read_keywords(options: Any) -> tuple[list[int] | None, bool, bool]:
     """`columns`, `use_threads` and `ensure_native_endian` of a ``pyarrow.ipc.IpcReadOptions``."""
@@ -465,9 +454,13 @@ def write_keywords(options: Any) -> dict[str, Any]:
         raise UsageError(
             f"options: expected a pyarrow.ipc.IpcWriteOptions, found {described(options)}: pass others as keywords"
         )
-    found = {ours: getattr(options, theirs) for theirs, ours in _WRITE.items()}
-    found["metadata_version"] = f"V{options.metadata_version + 1}"
-    return found
+    same = ("allow_64bit", "compression", "unify_dictionaries", "use_threads")
+    return {
+        **{name: getattr(options, name) for name in same},
+        "dictionary_deltas": options.emit_dictionary_deltas,
+        "legacy": options.use_legacy_format,
+        "metadata_version": f"V{options.metadata_version + 1}",
+    }
 
 
 def codec_and_level(codec: Any, level: int | None) -> tuple[Any, int | None]:

@@ -124,6 +124,7 @@ class DataType(Described):
 
     __slots__ = ()
 
+    _children: tuple[Field, ...] = ()
     _depth = 1
     #: How the type prints, without parameters.
     _spelling = ""
@@ -131,7 +132,7 @@ class DataType(Described):
     @property
     def children(self) -> tuple[Field, ...]:
         """Fields of the child arrays, in order; empty for types without children and for dictionaries."""
-        return ()
+        return self._children
 
     def _equals(self, other: object, check_metadata: bool) -> bool:
         if not isinstance(other, DataType) or type(self) is not type(other):
@@ -482,26 +483,37 @@ class FixedSizeBinary(DataType):
         return f"fixed_size_binary[{self.byte_width}]"
 
 
-class _ListLike(DataType):
+class _Nested(DataType):
+    """Base of all types with children."""
+
+    __slots__ = ("_children", "_depth")
+
+    @classmethod
+    def _over(cls, children: tuple[Field, ...], *values: object) -> Self:
+        """Make the type of `children`; an error if readers would refuse one so deep."""
+        depth = 1
+        for child in children:
+            if child.type._depth >= depth:
+                depth = child.type._depth + 1
+        if depth > MAX_DEPTH:
+            raise UsageError(f"{cls.__name__}: types nest at most {MAX_DEPTH} levels deep, found {depth}")
+        return filled(cls, *values, _children=children, _depth=depth)
+
+
+class _ListLike(_Nested):
     """Base of all list types: one child, whose name has no meaning."""
 
-    __slots__ = ("_depth", "value_field")
-    __match_args__ = ("value_field",)
+    __slots__ = __match_args__ = ("value_field",)
 
     value_field: Field
 
     def __new__(cls, value_field: Field) -> Self:
-        owner = cls.__name__
-        return filled(cls, _child(owner, "value_field", value_field), _depth=_depth_over(owner, (value_field,)))
+        return cls._over((_child(cls.__name__, "value_field", value_field),), value_field)
 
     @property
     def value_type(self) -> DataType:
         """Type of the elements."""
         return self.value_field.type
-
-    @property
-    def children(self) -> tuple[Field, ...]:
-        return (self.value_field,)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (type(self), self.value_field._key(exact, named=False))
@@ -549,7 +561,7 @@ class FixedSizeList(_ListLike):
     def __new__(cls, value_field: Field, list_size: int) -> Self:
         _child("FixedSizeList", "value_field", value_field)
         check_integer("FixedSizeList: list_size", list_size, 0, INT32_MAX)
-        return filled(cls, value_field, list_size, _depth=_depth_over("FixedSizeList", (value_field,)))
+        return cls._over((value_field,), value_field, list_size)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (*super()._key(exact), self.list_size)
@@ -558,22 +570,16 @@ class FixedSizeList(_ListLike):
         return f"fixed_size_list<{self.value_field}>[{self.list_size}]"
 
 
-class Struct(DataType):
+class Struct(_Nested):
     """Rows of `fields`, any number of them; names may repeat."""
 
-    __slots__ = ("_depth", "fields")
-    __match_args__ = ("fields",)
+    __slots__ = __match_args__ = ("fields",)
 
     fields: tuple[Field, ...]
 
     def __new__(cls, fields: Iterable[Field]) -> Self:
-        checked = _children("Struct", fields)
-        return filled(cls, checked, _depth=_depth_over("Struct", checked))
-
-    @property
-    def children(self) -> tuple[Field, ...]:
-        """The fields, as every nested type has them."""
-        return self.fields
+        checked = _checked("Struct", fields)
+        return cls._over(checked, checked)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (Struct, *[child._key(exact) for child in self.fields])
@@ -582,7 +588,7 @@ class Struct(DataType):
         return f"struct<{', '.join(map(str, self.fields))}>"
 
 
-class Map(DataType):
+class Map(_Nested):
     """Lists of key/value pairs.
 
     Parameters
@@ -593,8 +599,7 @@ class Map(DataType):
         Whether the keys of every row are in order.
     """
 
-    __slots__ = ("_depth", "entries", "keys_sorted")
-    __match_args__ = ("entries", "keys_sorted")
+    __slots__ = __match_args__ = ("entries", "keys_sorted")
 
     entries: Field
     keys_sorted: bool
@@ -605,7 +610,7 @@ class Map(DataType):
             raise UsageError(f"Map: entries must be a struct of two fields that is not null, found {entries}")
         if entries.type.fields[0].nullable:
             raise UsageError(f"Map: the key must not be nullable, found {entries.type.fields[0]}")
-        return filled(cls, entries, bool(keys_sorted), _depth=_depth_over("Map", (entries,)))
+        return cls._over((entries,), entries, bool(keys_sorted))
 
     @property
     def key_field(self) -> Field:
@@ -616,11 +621,6 @@ class Map(DataType):
     def item_field(self) -> Field:
         """The second of the two fields of an entry."""
         return self.entries.type.children[1]
-
-    @property
-    def children(self) -> tuple[Field, ...]:
-        """The entries, as every nested type has its fields."""
-        return (self.entries,)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         if exact:
@@ -638,7 +638,7 @@ class Map(DataType):
         return f"map<{', '.join(parts)}>"
 
 
-class Union(DataType):
+class Union(_Nested):
     """Each row holds a value of one of several children, named by a type code.
 
     Parameters
@@ -650,8 +650,7 @@ class Union(DataType):
         The code of each child, 0 to 127 and all different; without it, 0, 1, 2, ...
     """
 
-    __slots__ = ("_depth", "fields", "mode", "type_codes")
-    __match_args__ = ("mode", "fields", "type_codes")
+    __slots__ = __match_args__ = ("mode", "fields", "type_codes")
 
     mode: Literal["sparse", "dense"]
     fields: tuple[Field, ...]
@@ -663,7 +662,7 @@ class Union(DataType):
         fields: Iterable[Field],
         type_codes: Iterable[int] | None = None,
     ) -> Self:
-        checked = _children("Union", fields)
+        checked = _checked("Union", fields)
         codes = tuple(range(len(checked)) if type_codes is None else items_of("Union: type_codes", type_codes))
         if len(codes) != len(checked):
             raise UsageError(f"Union: expected {len(checked)} type codes, one per child, found {len(codes)}")
@@ -672,12 +671,7 @@ class Union(DataType):
         if len(set(codes)) != len(codes):
             raise UsageError(f"Union: expected type codes that are all different, found {codes}")
         check_choice("Union: mode", mode, ("sparse", "dense"))
-        return filled(cls, mode, checked, codes, _depth=_depth_over("Union", checked))
-
-    @property
-    def children(self) -> tuple[Field, ...]:
-        """The fields, as every nested type has them."""
-        return self.fields
+        return cls._over(checked, mode, checked, codes)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (Union, self.mode, self.type_codes, *[child._key(exact) for child in self.fields])
@@ -687,11 +681,10 @@ class Union(DataType):
         return f"{self.mode}_union<{', '.join([f'{child}={code}' for child, code in pairs])}>"
 
 
-class RunEndEncoded(DataType):
+class RunEndEncoded(_Nested):
     """Runs of equal values: `run_ends` (int16, int32 or int64) is where each run stops, `values` is its value."""
 
-    __slots__ = ("_depth", "run_ends", "values")
-    __match_args__ = ("run_ends", "values")
+    __slots__ = __match_args__ = ("run_ends", "values")
 
     run_ends: Field
     values: Field
@@ -701,17 +694,12 @@ class RunEndEncoded(DataType):
         if not isinstance(kind, Int) or not kind.signed or kind.bit_width == 8:
             raise UsageError(f"RunEndEncoded: run_ends must be int16, int32 or int64, found {kind}")
         _child("RunEndEncoded", "values", values)
-        return filled(cls, run_ends, values, _depth=_depth_over("RunEndEncoded", (run_ends, values)))
+        return cls._over((run_ends, values), run_ends, values)
 
     @property
     def value_type(self) -> DataType:
         """Type of the decoded values."""
         return self.values.type
-
-    @property
-    def children(self) -> tuple[Field, ...]:
-        """Run ends and values, as every nested type has its fields."""
-        return (self.run_ends, self.values)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         if exact:
@@ -787,11 +775,8 @@ def with_children(kind: DataType, children: Sequence[Field]) -> DataType:
     """Return a nested type over other children; other types as they are."""
     if isinstance(kind, (Struct, Union)):
         return kind.__replace__(fields=tuple(children))
-    if isinstance(kind, Map):
-        return kind.__replace__(entries=children[0])
-    if isinstance(kind, RunEndEncoded):
-        return kind.__replace__(run_ends=children[0], values=children[1])
-    return kind.__replace__(value_field=children[0]) if children else kind
+    names = [name for name, value in kind._parameters().items() if isinstance(value, Field)]
+    return kind.__replace__(**dict(zip(names, children, strict=True))) if names else kind
 
 
 def _child(owner: str, what: str, value: Field) -> Field:
@@ -800,19 +785,8 @@ def _child(owner: str, what: str, value: Field) -> Field:
     return value
 
 
-def _children(owner: str, fields: Iterable[Field]) -> tuple[Field, ...]:
+def _checked(owner: str, fields: Iterable[Field]) -> tuple[Field, ...]:
     checked = tuple(items_of(f"{owner}: fields", fields))
     for position, child in enumerate(checked):
         _child(owner, f"child {position}", child)
     return checked
-
-
-def _depth_over(owner: str, fields: Iterable[Field]) -> int:
-    """Depth of a type that has `fields`; an error if readers would refuse it."""
-    depth = 1
-    for child in fields:
-        if child.type._depth >= depth:
-            depth = child.type._depth + 1
-    if depth > MAX_DEPTH:
-        raise UsageError(f"{owner}: types nest at most {MAX_DEPTH} levels deep, found {depth}")
-    return depth

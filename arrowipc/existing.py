@@ -15,7 +15,7 @@ from arrowipc.maps.file_maps import FileMap
 from arrowipc.read.framing import Framer, checksum_of
 from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.read.stream_decoder import StreamDecoder
-from arrowipc.reader import RecordBatchFileReader
+from arrowipc.reader import Closing, RecordBatchFileReader
 from arrowipc.sources.file_objects import read_at
 from arrowipc.sources.source import CONTINUATION
 from arrowipc.tables import Table
@@ -81,7 +81,7 @@ def _check_form(schema: Schema, end: int) -> None:
         raise UnsupportedError(f"append: the last message ends at byte {end}, not at a multiple of 8")
 
 
-class ExistingFile:
+class ExistingFile(Closing):
     """A complete Arrow IPC file at a path, opened to be continued.
 
     It is opened once and read through that one descriptor: whoever replaces the file meanwhile changes
@@ -192,12 +192,6 @@ class ExistingFile:
         self._file.close()
         if not self._copied:
             self._path.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 class ExistingStream:

@@ -7,13 +7,12 @@ from arrowipc.errors import FormatError, TruncatedError
 from arrowipc.options import ReadOptions, with_keywords
 from arrowipc.read.decoders import decode_messages, schema_of
 from arrowipc.read.framing import Framer, Message
-from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
+from arrowipc.reader import Closing, RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.sources.source import begins_stream, locate_source, look_at, open_source, pump
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
     from typing import Any, Literal, Self, Unpack, overload
 
     from arrowipc.columns.record_batch import RecordBatch
@@ -151,7 +150,7 @@ def read_schema(source: Readable | Message, *, limits: Limits | None = None) -> 
 # -- single messages -----------------------------------------------------------------------------------------
 
 
-class MessageReader:
+class MessageReader(Closing):
     """Iterates over the encapsulated messages of a source, whatever their kind and order.
 
     Parameters
@@ -206,14 +205,6 @@ class MessageReader:
         self._framer.release()
         if self._owned:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def read_message(source: Any, *, limits: Limits | None = None) -> Message:

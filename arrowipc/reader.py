@@ -17,7 +17,6 @@ from arrowipc.sources.source import apart, can_seek, locate_source, open_source,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from types import TracebackType
     from typing import Any, NoReturn, Self, SupportsIndex, TypeVar, Unpack
 
     import numpy as np
@@ -50,7 +49,23 @@ def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
     return RecordBatchWithMetadata(batch, batch.custom_metadata)
 
 
-class BatchReader:
+class Closing:
+    """Base of what a with block closes."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Let go of the source; what was read stays valid."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class BatchReader(Closing):
     """Base of both readers: closing, and export of all batches."""
 
     __slots__ = ("__weakref__", "_closed", "_file", "_opened", "_owned")
@@ -105,18 +120,6 @@ class BatchReader:
         from arrowipc.tables import Table
 
         return Table(self.schema, list(self))
-
-    def close(self) -> None:
-        """Let go of the source; batches that were read stay valid."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         # Called by pd.DataFrame(reader) too, which would take the batches for rows.
@@ -442,10 +445,7 @@ class RecordBatchFileReader(BatchReader):
         except BaseException:
             self.close()
             raise
-        if self._remote is not None:
-            from arrowipc.sources.remote import RemoteBlocks
-
-            self._blocks = RemoteBlocks(self._remote, self.decoder)
+        self._blocks = None if self._remote is None else self._remote.blocks(self.decoder)
 
     def _begin(self, source: Any, options: ReadOptions, magic: bytes) -> None:
         """Open the source. A pipe that begins with `magic` is read to its end, because a file is read from its end."""
@@ -703,26 +703,21 @@ class RecordBatchFileReader(BatchReader):
         for name in ("_closed", "_file", "limits", "_lock", "_reading", "_remote", "source"):
             setattr(part, name, getattr(self, name))
         part._owned = part._loaded = False
-        part._failure = part._rows = part._blocks = None
+        part._failure = part._rows = None
         part._parts = {}
         part.decoder = self.decoder.select(columns)
-        if self._remote is not None:
-            from arrowipc.sources.remote import RemoteBlocks
-
-            part._blocks = RemoteBlocks(self._remote, part.decoder)
+        part._blocks = None if self._remote is None else self._remote.blocks(part.decoder)
         return part
 
     def batch_head(self, i: int) -> tuple[Any, int]:
         """Return the bytes that hold the metadata of batch `i`, and their offset in them."""
         offset, length, _ = self.decoder.block(self.index_of(i))
-        source = self.source
+        source, blocks = self.source, self._blocks
         if source is not None:
             return source, offset
-        return self._alone(self._read_head, i, offset, length), 0
-
-    def _read_head(self, i: int, offset: int, length: int) -> Any:
-        blocks = self._blocks
-        return blocks.run(blocks.head(i)) if blocks is not None else self._bytes(offset, length)
+        if blocks is not None:
+            return self._alone(blocks.run, blocks.head(i)), 0
+        return self._alone(self._bytes, offset, length), 0
 
     def _alone(self, read: Callable[..., Any], *arguments: Any) -> Any:
         """Let `read` move the file: other threads wait; a second call from this thread is an error."""
@@ -741,10 +736,10 @@ class RecordBatchFileReader(BatchReader):
 
     def index_of(self, i: int) -> int:
         """Return the number of batch `i` from the beginning; negative ones count from the end."""
-        count = self.num_record_batches
-        if not -count <= integer_of("the number of a batch", i) < count:
+        count, number = self.num_record_batches, integer_of("the number of a batch", i)
+        if not -count <= number < count:
             raise NotFoundError(f"record batch {i} is out of range: there are {count}")
-        return i + count if i < 0 else i
+        return number + count if number < 0 else number
 
     def _dictionaries_at(self, i: int) -> tuple[Any, ...] | None:
         """Load what batch `i` needs; return its dictionaries, None if they are the same for all batches."""
@@ -778,11 +773,7 @@ class RecordBatchFileReader(BatchReader):
         offset, metadata_length, body_length = self.decoder.block(i, dictionary=True)
         if self.source is not None:
             return self.source, offset
-        if self._remote is not None:
-            return self._remote.read(offset, metadata_length + body_length), 0
-        block, at = room_for(metadata_length, body_length)
-        read_at(self._file, offset, memoryview(block)[at:])
-        return block, at
+        return self._bytes(offset, metadata_length + body_length), 0
 
     def _fetch(self, i: int) -> tuple[Any, int]:
         """Read a block from the file, with only the projected part of the body; return it with its offset."""
@@ -808,11 +799,8 @@ class RecordBatchFileReader(BatchReader):
         else:
             read_at(file, offset, view[:metadata_length])
             for start, end in self.decoder.body_ranges(i, view[:metadata_length]):
-                read_at(
-                    file,
-                    offset + metadata_length + start,
-                    view[metadata_length + start : metadata_length + end],
-                )
+                start, end = start + metadata_length, end + metadata_length
+                read_at(file, offset + start, view[start:end])
         return block, at
 
     def close(self) -> None:

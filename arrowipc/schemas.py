@@ -74,16 +74,8 @@ class Schema(Described, Hints):
     (False, 0)
     """
 
-    __slots__ = (
-        "_indices",
-        "_message",
-        "_plan",
-        "endianness",
-        "features",
-        "fields",
-        "metadata",
-    )
     __match_args__ = ("fields", "metadata", "endianness", "features")
+    __slots__ = (*__match_args__, "_indices", "_message", "_plan")
 
     fields: tuple[Field, ...]
     metadata: KeyValueMetadata

@@ -14,7 +14,6 @@ from arrowipc.read.file_decoder import IndexedDecoder
 from arrowipc.read.message_index import StreamIndex
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
-from arrowipc.sources.remote import RemoteBlocks
 from arrowipc.sources.source import locate_source
 
 if TYPE_CHECKING:
@@ -72,13 +71,19 @@ class IndexedStreamReader(RecordBatchFileReader):
         """Open the source and find its messages. The batches are decoded by `stream`, or as `like` decodes them."""
         self._begin(source, options, b"")
         try:
-            index = self._walk(StreamIndex(self._read_schema(stream), self._size(), options.limits))
+            index = StreamIndex(self._read_schema(stream), self._size(), options.limits)
+            near = NEAR if self._remote is None else self._remote.gap
+            while not index.complete:
+                if self.source is not None:
+                    index.scan(self.source, 0)
+                else:
+                    start, length = index.wanted(near)
+                    index.scan(self._bytes(start, length), start)
             self.decoder = IndexedDecoder(index, stream) if like is None else IndexedDecoder(index, like).select(None)
         except BaseException:
             self.close()
             raise
-        if self._remote is not None:
-            self._blocks = RemoteBlocks(self._remote, self.decoder)
+        self._blocks = None if self._remote is None else self._remote.blocks(self.decoder)
 
     def _read_schema(self, stream: StreamDecoder) -> int:
         """Let `stream` read the schema; return where the messages after it begin."""
@@ -90,17 +95,6 @@ class IndexedStreamReader(RecordBatchFileReader):
             at += len(piece)
             stream.feed(piece, at == size)
         return stream.bytes_consumed
-
-    def _walk(self, index: StreamIndex) -> StreamIndex:
-        """Add all messages from its position to the end of the stream to `index`."""
-        near = NEAR if self._remote is None else self._remote.gap
-        while not index.complete:
-            if self.source is not None:
-                index.scan(self.source, 0)
-            else:
-                start, length = index.wanted(near)
-                index.scan(self._bytes(start, length), start)
-        return index
 
     # -- what differs from files --
 

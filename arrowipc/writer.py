@@ -17,12 +17,10 @@ from arrowipc.write.targets import open_sink
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
     from typing import Any, Self, Unpack
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.events import WriteStats
-    from arrowipc.filters.statistics import Annotator
     from arrowipc.options import MessageKeywords, WriteKeywords
     from arrowipc.read.framing import Message
     from arrowipc.write.batches import Writable
@@ -53,11 +51,15 @@ class _Writer(BatchWriter):
         existing: ExistingFile | ExistingStream | None = None,
     ) -> None:
         try:
-            annotator = _annotator(options.statistics)
-            if is_file and annotator is not None:
-                from arrowipc.sources.file_statistics import FileStatistics
+            annotator = None
+            if options.statistics is not False:
+                from arrowipc.filters.statistics import Annotator
 
-                annotator.file = FileStatistics()
+                annotator = Annotator(options.statistics)
+                if is_file:
+                    from arrowipc.sources.file_statistics import FileStatistics
+
+                    annotator.file = FileStatistics()
             super().__init__(sink, options, is_file, annotator, metadata)
             if existing is not None:
                 self.resume(existing)
@@ -135,9 +137,7 @@ class _Writer(BatchWriter):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -151,14 +151,6 @@ class _Writer(BatchWriter):
 
 def _limit(name: str, value: int | None) -> int:
     return 2**63 - 1 if value is None else check_integer(name, value, 1, 2**63 - 1)
-
-
-def _annotator(columns: bool | Iterable[str]) -> Annotator | None:
-    if columns is False:
-        return None
-    from arrowipc.filters.statistics import Annotator
-
-    return Annotator(columns)
 
 
 def _continued(

@@ -381,7 +381,7 @@ class Dataset(Hints):
 
     def _rules_out(self, fragment: Fragment) -> bool:
         """Whether no row of a file can pass the filter, by its keys."""
-        return self._by_keys is not None and bool(fragment.keys) and not self._by_keys.keeps_keys(fragment.keys)
+        return self._by_keys is not None and bool(fragment.keys) and not self._by_keys.keeps(None, fragment.keys)
 
     def _kept(self, fragment: Fragment, plan: _Plan) -> Any:
         """Numbers of the batches that the filter leaves; None: all of them."""
@@ -389,7 +389,7 @@ class Dataset(Hints):
         if pruner is None:
             return None
         keys = {**dict.fromkeys(self._options.keys), **fragment.keys, **plan.missing}
-        if not pruner.keeps_keys(keys):
+        if not pruner.keeps(None, keys):
             return ()
         if keys.keys() >= set(pruner.columns):
             return None

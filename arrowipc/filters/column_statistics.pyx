@@ -7,7 +7,7 @@ further, so views that share one long text cost no more than others.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.math cimport INFINITY
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
@@ -44,7 +44,7 @@ cdef enum Kind:
     KIND_NONE = 0           # lists, maps, structs, unions, intervals, nulls: only nulls are counted
     KIND_BOOL
     KIND_SIGNED             # `low`, `high`; dates, times and small decimals too
-    KIND_UNSIGNED           # `low`, `high`, whose bits are those of unsigned numbers
+    KIND_UNSIGNED           # `low`, `high`: the numbers without 2^63, so that they sort as signed ones
     KIND_HALF               # `low`, `high`: 16-bit numbers as integers that sort as they do
     KIND_FLOAT              # `least`, `most`
     KIND_WIDE               # decimals of 16 and 32 bytes: where they lie
@@ -68,14 +68,6 @@ cdef struct Bounds:
 
 
 # -- which rows count ----------------------------------------------------------------------------------------
-
-
-cdef inline int64_t first_valid(const uint8_t* bits, int64_t at, int64_t count) noexcept nogil:
-    cdef int64_t i = 0
-    if bits != NULL:
-        while i < count and not get_bit(bits, at + i):
-            i += 1
-    return i
 
 
 cdef Memory merge(const uint8_t** bits, int64_t* at, const uint8_t* mask, int64_t mask_at, int64_t count):
@@ -110,14 +102,6 @@ cdef inline void merge_signed(Bounds* b, int64_t low, int64_t high) noexcept nog
         b.low = low
     if not b.found or high > b.high:
         b.high = high
-    b.found = True
-
-
-cdef inline void merge_unsigned(Bounds* b, uint64_t low, uint64_t high) noexcept nogil:
-    if not b.found or low < <uint64_t> b.low:
-        b.low = <int64_t> low
-    if not b.found or high > <uint64_t> b.high:
-        b.high = <int64_t> high
     b.found = True
 
 
@@ -251,12 +235,8 @@ cdef void blobs(const uint8_t* values, int32_t width, int64_t count, const uint8
                 Bounds* b) noexcept nogil:
     """Binary of fixed size."""
     cdef int64_t i
-    if width == 0:
-        # A few bytes may claim to be billions of these.
-        i = first_valid(bits, at, count)
-        if i < count:
-            offer(b, <const uint8_t*> b"", 0)
-        return
+    if width == 0 and bits == NULL:
+        count = min(count, <int64_t> 1)     # a few bytes may claim to be billions of these
     for i in range(count):
         if bits == NULL or get_bit(bits, at + i):
             offer(b, values + i * width, width)
@@ -320,10 +300,9 @@ cdef int gather_leaf(const ColumnsData* d, int32_t f, int64_t first, int64_t cou
         else:
             reals(<const loose_f32*> p, count, bits, at, b)
     elif integer_bounds(p, width, b.kind == KIND_SIGNED, count, bits, at, &low, &high):
-        if b.kind == KIND_SIGNED:
-            merge_signed(b, low, high)
-        else:
-            merge_unsigned(b, low, high)
+        if b.kind == KIND_UNSIGNED:
+            low, high = low ^ INT64_MIN, high ^ INT64_MIN
+        merge_signed(b, low, high)
     return 0
 
 
@@ -442,36 +421,26 @@ cdef int gather_runs(Columns columns, int32_t f, int64_t first, int64_t count, b
 # -- bounds as Python values ---------------------------------------------------------------------------------
 
 
-cdef object half(int64_t key, bint upper):
-    cdef uint16_t bits = <uint16_t> (0x8000 | -key if key < 0 or (key == 0 and not upper) else key)
-    return PyFloat_Unpack2(<const char*> &bits, 1)
-
-
 cdef object number(const Bounds* b, bint upper):
     """A bound that is kept whole."""
     cdef int64_t value = b.high if upper else b.low
     cdef double real = b.most if upper else b.least
+    cdef uint16_t half
     if b.kind == KIND_BOOL:
         return value != 0
     if b.kind == KIND_SIGNED:
         return value
     if b.kind == KIND_UNSIGNED:
-        return <uint64_t> value
+        return <uint64_t> (value ^ INT64_MIN)
     if b.kind == KIND_HALF:
-        return half(value, upper)
+        half = <uint16_t> (0x8000 | -value if value < 0 or (value == 0 and not upper) else value)
+        return PyFloat_Unpack2(<const char*> &half, 1)
     # Of two equal zeros either may have come first.
     return (0.0 if upper else -0.0) if real == 0 else real
 
 
 cdef object wide(const uint8_t* p, int32_t width):
     return int.from_bytes(PyBytes_FromStringAndSize(<const char*> p, width), "little", signed=True)
-
-
-cdef object text(bytes data):
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise FormatError("text in it is not UTF-8") from None
 
 
 cdef tuple lower(const uint8_t* p, int64_t size, bint is_text):
@@ -481,7 +450,7 @@ cdef tuple lower(const uint8_t* p, int64_t size, bint is_text):
         while end < size and end and p[end] & 0xC0 == 0x80:
             end -= 1
     data = PyBytes_FromStringAndSize(<const char*> p, end)
-    return text(data) if is_text else data, end == size
+    return data.decode() if is_text else data, end == size
 
 
 cdef tuple upper(const uint8_t* p, int64_t size, bint is_text):
@@ -530,8 +499,8 @@ cdef tuple what_is_known(Columns columns, int32_t f, object path, const Bounds* 
             try:
                 low, low_exact = lower(b.first, b.first_size, is_text)
                 high, high_exact = upper(b.last, b.last_size, is_text)
-            except FormatError as error:
-                raise FormatError(f"column {path!r}: {error}") from None
+            except UnicodeDecodeError:
+                raise FormatError(f"column {path!r}: text in it is not UTF-8") from None
         else:
             low = number(b, False)
             high = number(b, True)

@@ -164,15 +164,11 @@ class Pruner:
         return tuple(self._paths)
 
     def keeps(self, statistics: Mapping[str, ColumnStatistics] | None, keys: Mapping[str, Any] | None = None) -> bool:
-        """Whether a batch of these statistics has to be read; False only if no row of it can pass.
+        """Whether a batch of these statistics (None: not known) has to be read; False only if no row of it can pass.
 
-        `keys` are columns that have one value in the whole file, as for `keeps_keys`.
+        `keys` are columns that have this one value (None: null) in all rows of the file.
         """
         return self._test(statistics, keys or {})
-
-    def keeps_keys(self, keys: Mapping[str, Any]) -> bool:
-        """Whether a file has to be opened, in which these columns have this one value (None: null) in all rows."""
-        return self._test(None, keys)
 
     def _compiled(self, part: Condition | Several) -> Test:
         """A test that fails only if no row can pass."""

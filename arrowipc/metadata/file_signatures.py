@@ -46,10 +46,6 @@ def foreign(head: bytes) -> str | None:
             return advice
     if head[257:262] == b"ustar":
         return "this is a tar archive: hand over one of its members, tarfile.open(path).extractfile(name)"
-    return _as_text(head)
-
-
-def _as_text(head: bytes) -> str | None:
     text = head.removeprefix(b"\xef\xbb\xbf")
     # A small number of metadata bytes has zeros or control characters among its four.
     if len(head) < 4 or any(byte < 32 and byte not in b"\t\n\r" for byte in text) or not text[:4].isascii():

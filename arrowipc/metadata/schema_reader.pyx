@@ -80,16 +80,12 @@ cdef int read_decimal(const Table* type, FieldPlan* f, Fault* fault) noexcept no
 
 cdef int read_temporal(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
     """Date, Time, Timestamp, Duration and Interval: a unit, and the width that goes with it."""
-    cdef int unit = 0, slot, most, found
+    cdef int most = DateUnit_MAX if kind == Type_Date else IntervalUnit_MAX if kind == Type_Interval else TimeUnit_MAX
+    cdef int unit = (Date_unit_DEFAULT if kind == Type_Date else Time_unit_DEFAULT if kind == Type_Time
+                     else Duration_unit_DEFAULT if kind == Type_Duration else 0)
+    cdef int found = fb_i16(type, Date_unit, unit, &unit)   # the first field of all these tables
     cdef int32_t bits = 0
     cdef Vector zone
-    slot = (Date_unit if kind == Type_Date else Time_unit if kind == Type_Time
-            else Timestamp_unit if kind == Type_Timestamp else Duration_unit if kind == Type_Duration
-            else Interval_unit)
-    most = (DateUnit_MAX if kind == Type_Date else IntervalUnit_MAX if kind == Type_Interval else TimeUnit_MAX)
-    unit = (Date_unit_DEFAULT if kind == Type_Date else Time_unit_DEFAULT if kind == Type_Time
-            else Duration_unit_DEFAULT if kind == Type_Duration else 0)
-    found = fb_i16(type, slot, unit, &unit)
     if found >= 0 and kind == Type_Time:
         found = fb_i32(type, Time_bitWidth, Time_bitWidth_DEFAULT, &bits)
     if found >= 0 and kind == Type_Timestamp:
@@ -170,6 +166,63 @@ cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noex
     if f.layout == LAYOUT_VIEW:
         f.swap = SWAP_VIEW
     return 0
+
+
+cdef int open_field(const Table* table, FieldPlan* model, Vector* name, Table* type, Vector* children,
+                    Fault* fault) noexcept nogil:
+    """Open a Field table, but for its dictionary and what is below it."""
+    cdef int kind, nullable, found
+    model[0] = blank()
+    found = fb_string(table, Field_name, name)
+    if found >= 0:
+        found = fb_u8(table, Field_nullable, 0, &nullable)
+    if found >= 0:
+        found = fb_u8(table, Field_type_type, 0, &kind)
+    if found >= 0:
+        found = fb_vector(table, Field_children, 4, children)
+    if found < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "Field table", 0, 0, table.pos)
+    found = fb_table(table, Field_type, type)
+    if found < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "Field.type", 0, 0, table.pos)
+    if found == 0 or kind == Type_NONE:
+        return fail_in(fault, FAULT_MISSING, "Field.type")
+    if nullable:
+        model.flags |= FIELD_NULLABLE
+    model.table = <uint32_t> table.pos
+    return read_type(type, kind, model, fault)
+
+
+cdef int open_encoding(const Table* table, FieldPlan* indices, int64_t* id, Fault* fault) noexcept nogil:
+    """Open the dictionary encoding of a Field table; 0: it has none, -1: `fault` says what is wrong."""
+    cdef Table encoding, type
+    cdef int ordered, kind, found = fb_table(table, Field_dictionary, &encoding)
+    if found == 0:
+        return 0
+    if found < 0:
+        return fail_in(fault, FAULT_FLATBUFFER, "Field.dictionary", 0, 0, table.pos)
+    found = fb_table(&encoding, DictionaryEncoding_indexType, &type)
+    if (found < 0 or fb_i64(&encoding, DictionaryEncoding_id, 0, id) < 0
+            or fb_u8(&encoding, DictionaryEncoding_isOrdered, 0, &ordered) < 0
+            or fb_i16(&encoding, DictionaryEncoding_dictionaryKind, 0, &kind) < 0):
+        return fail_in(fault, FAULT_FLATBUFFER, "DictionaryEncoding table", 0, 0, encoding.pos)
+    if kind != DictionaryKind_DenseArray:
+        return fail_in(fault, FAULT_ENUM, "dictionaryKind", kind)
+    indices[0] = blank()
+    indices.layout, indices.type, indices.table = LAYOUT_FIXED, Type_Int, <uint32_t> table.pos
+    indices.flags = FIELD_ENCODED | (FIELD_ORDERED if ordered else 0)
+    if found:
+        return 1 if read_int(&type, indices, fault) == 0 else -1
+    # Schema.fbs: without an indexType the indices are signed int32.
+    indices.width, indices.swap = 4, SWAP_4
+    indices.flags |= FIELD_SIGNED
+    return 1
+
+
+cdef inline bint same_form(const FieldPlan* x, const FieldPlan* y, int flags) noexcept nogil:
+    """Whether two fields, but for what is below them, have the same layout, type and `flags`."""
+    return (x.layout == y.layout and x.type == y.type and x.width == y.width and x.unit == y.unit
+            and x.precision == y.precision and x.scale == y.scale and (x.flags ^ y.flags) & flags == 0)
 
 
 # -- flattening ----------------------------------------------------------------------------------------------
@@ -308,11 +361,12 @@ cdef class SchemaReader:
 
     cdef int field(self, const Table* table, PlanBuilder out, int32_t parent, int64_t depth, bint as_values) except -1:
         """Add a Field table and everything below it; `as_values`: the value type of its dictionary instead."""
-        cdef FieldPlan model
+        cdef FieldPlan model, indices
         cdef FieldPlan* f
-        cdef Table type, encoding
-        cdef Vector children
+        cdef Table type
+        cdef Vector name, children
         cdef Fault fault
+        cdef int64_t id, bad
         cdef int32_t at, i
         cdef int encoded
         self.budget -= 2
@@ -322,19 +376,23 @@ cdef class SchemaReader:
         if depth > self.max_depth:
             fail_in(&fault, FAULT_DEPTH, "Field", depth, self.max_depth)
             self.fault(&fault, NULL, out, parent)
-        if self.open_field(table, &model, &type, &children, &fault) < 0:
+        if open_field(table, &model, &name, &type, &children, &fault) < 0:
             if not is_wide(&model) or fault.code != FAULT_TYPE:
                 self.fault(&fault, table, out, parent)
+        bad = utf8_error(name.data, name.count)
+        if bad >= 0:
+            fail_in(&fault, FAULT_UTF8_NAME, "name", 0, 0, bad)
+            self.fault(&fault, table, out, parent)
         self.text -= text_size(table)
         if self.text < 0:
             fail_in(&fault, FAULT_TABLES, "bytes of text", self.size, 4 * self.size)
             self.fault(&fault, NULL, out, parent)
-        encoded = 0 if as_values else fb_table(table, Field_dictionary, &encoding)
+        encoded = 0 if as_values else open_encoding(table, &indices, &id, &fault)
         if encoded < 0:
-            fail_in(&fault, FAULT_FLATBUFFER, "Field.dictionary", 0, 0, table.pos)
             self.fault(&fault, table, out, parent)
         if encoded:
-            return self.encoded_field(table, &encoding, &model, out, parent, depth)
+            indices.flags |= model.flags & FIELD_NULLABLE
+            return self.encoded_field(table, &indices, id, out, parent, depth)
         if check_children(&model, children.count, &fault) < 0:
             self.fault(&fault, table, out, parent)
         at = out.n_fields
@@ -356,77 +414,25 @@ cdef class SchemaReader:
             self.fault(&fault, table, out, parent)
         return 0
 
-    cdef int open_field(self, const Table* table, FieldPlan* model, Table* type, Vector* children,
-                        Fault* fault) noexcept nogil:
-        cdef int kind, nullable, found
-        cdef Vector name
-        cdef int64_t bad
-        model[0] = blank()
-        found = fb_string(table, Field_name, &name)
-        if found >= 0:
-            found = fb_u8(table, Field_nullable, 0, &nullable)
-        if found >= 0:
-            found = fb_u8(table, Field_type_type, 0, &kind)
-        if found >= 0:
-            found = fb_vector(table, Field_children, 4, children)
-        if found < 0:
-            return fail_in(fault, FAULT_FLATBUFFER, "Field table", 0, 0, table.pos)
-        bad = utf8_error(name.data, name.count)
-        if bad >= 0:
-            return fail_in(fault, FAULT_UTF8_NAME, "name", 0, 0, bad)
-        found = fb_table(table, Field_type, type)
-        if found < 0:
-            return fail_in(fault, FAULT_FLATBUFFER, "Field.type", 0, 0, table.pos)
-        if found == 0 or kind == Type_NONE:
-            return fail_in(fault, FAULT_MISSING, "Field.type")
-        if nullable:
-            model.flags |= FIELD_NULLABLE
-        model.table = <uint32_t> table.pos
-        return read_type(type, kind, model, fault)
-
-    cdef int encoded_field(self, const Table* table, const Table* encoding, FieldPlan* model, PlanBuilder out,
-                           int32_t parent, int64_t depth) except -1:
+    cdef int encoded_field(self, const Table* table, FieldPlan* indices, int64_t id, PlanBuilder out, int32_t parent,
+                           int64_t depth) except -1:
         """A dictionary-encoded field: its indices go into `out`, its values get a plan of their own."""
         cdef DictionaryPlan dictionary = DictionaryPlan.__new__(DictionaryPlan)
-        cdef FieldPlan indices = blank()
         cdef PlanBuilder values = PlanBuilder()
-        cdef Table type
-        cdef Fault fault
-        cdef int ordered, kind, found
-        found = fb_table(encoding, DictionaryEncoding_indexType, &type)
-        if (found < 0 or fb_i64(encoding, DictionaryEncoding_id, 0, &dictionary.id) < 0
-                or fb_u8(encoding, DictionaryEncoding_isOrdered, 0, &ordered) < 0
-                or fb_i16(encoding, DictionaryEncoding_dictionaryKind, 0, &kind) < 0):
-            fail_in(&fault, FAULT_FLATBUFFER, "DictionaryEncoding table", 0, 0, encoding.pos)
-            self.fault(&fault, table, out, parent)
-        if kind != DictionaryKind_DenseArray:
-            fail_in(&fault, FAULT_ENUM, "dictionaryKind", kind)
-            self.fault(&fault, table, out, parent)
-        indices.flags = model.flags & FIELD_NULLABLE | FIELD_ENCODED | (FIELD_ORDERED if ordered else 0)
-        indices.layout = LAYOUT_FIXED
-        indices.type = Type_Int
-        if found:
-            if read_int(&type, &indices, &fault) < 0:
-                self.fault(&fault, table, out, parent)
-        else:
-            # Schema.fbs: without an indexType the indices are signed int32.
-            indices.width = 4
-            indices.swap = SWAP_4
-            indices.flags |= FIELD_SIGNED
-        indices.table = <uint32_t> table.pos
         indices.source_node = out.n_fields
         indices.source_buffer = out.n_buffers
         indices.views_before = out.n_views
         indices.bitmaps_before = out.n_bitmaps
         indices.end = out.n_fields + 1
         self.field(table, values, -1, depth, True)
+        dictionary.id = id
         dictionary.values = values.finish(self.base, self.size, self.owner, 0)
         dictionary.values.d.whole = True
-        known = self.values.setdefault(dictionary.id, dictionary)
+        known = self.values.setdefault(id, dictionary)
         if known is not dictionary and not same_shape((<DictionaryPlan> known).values, dictionary.values):
-            raise FormatError(f"dictionary {dictionary.id} is used with two different value types")
+            raise FormatError(f"dictionary {id} is used with two different value types")
         indices.dictionary = out.use_dictionary(known)
-        out.add(&indices, parent)
+        out.add(indices, parent)
         return 0
 
 
@@ -461,9 +467,8 @@ cdef bint same_shape(Plan a, Plan b):
     for i in range(a.d.n_fields):
         x = &a.d.fields[i]
         y = &b.d.fields[i]
-        if (x.layout != y.layout or x.type != y.type or x.width != y.width or x.unit != y.unit
-                or x.precision != y.precision or x.scale != y.scale or x.parent != y.parent or x.end != y.end
-                or (x.flags ^ y.flags) & (FIELD_SIGNED | FIELD_UTF8 | FIELD_ENCODED)):
+        if (x.parent != y.parent or x.end != y.end
+                or not same_form(x, y, FIELD_SIGNED | FIELD_UTF8 | FIELD_ENCODED)):
             return False
         if x.dictionary >= 0 and not same_shape((<DictionaryPlan> a.dictionaries[x.dictionary]).values,
                                                 (<DictionaryPlan> b.dictionaries[y.dictionary]).values):
@@ -960,68 +965,34 @@ cdef inline bint same_text(const Table* a, const Table* b, int32_t slot) noexcep
     return fb_string(a, slot, &x) == fb_string(b, slot, &y) and same_bytes(&x, &y, 1)
 
 
-cdef bint same_type(const Table* a, const Table* b, int kind) noexcept nogil:
-    """Whether two type tables of one kind have the same parameters."""
-    cdef FieldPlan x, y
-    cdef Fault fault
-    cdef Vector ids, others
-    x.flags = y.flags = 0
-    x.unit = x.precision = x.scale = x.width = 0
-    y.unit = y.precision = y.scale = y.width = 0
-    if read_type(a, kind, &x, &fault) < 0 or read_type(b, kind, &y, &fault) < 0:
-        return False
-    if (x.layout != y.layout or x.width != y.width or x.unit != y.unit or x.precision != y.precision
-            or x.scale != y.scale or x.flags != y.flags):
-        return False
-    if kind == Type_Timestamp:
-        return same_text(a, b, Timestamp_timezone)
-    if kind == Type_Union:
-        return (fb_vector(a, Union_typeIds, 4, &ids) == fb_vector(b, Union_typeIds, 4, &others)
-                and same_bytes(&ids, &others, 4))
-    return True
-
-
-cdef bint same_encoding(const Table* a, const Table* b) noexcept nogil:
-    """Whether two Field tables are dictionary-encoded alike, or both not."""
-    cdef Table x, y, index, other
-    cdef int64_t id = 0, other_id = 0
-    cdef int ordered = 0, other_ordered = 0, kind = 0, found = fb_table(a, Field_dictionary, &x)
-    if found < 0 or found != fb_table(b, Field_dictionary, &y):
-        return False
-    if found == 0:
-        return True
-    found = fb_table(&x, DictionaryEncoding_indexType, &index)
-    return (found >= 0 and found == fb_table(&y, DictionaryEncoding_indexType, &other)
-            and (found == 0 or same_type(&index, &other, Type_Int))
-            and fb_i64(&x, DictionaryEncoding_id, 0, &id) >= 0
-            and fb_i64(&y, DictionaryEncoding_id, 0, &other_id) >= 0 and id == other_id
-            and fb_u8(&x, DictionaryEncoding_isOrdered, 0, &ordered) >= 0
-            and fb_u8(&y, DictionaryEncoding_isOrdered, 0, &other_ordered) >= 0
-            and (ordered != 0) == (other_ordered != 0)
-            and fb_i16(&x, DictionaryEncoding_dictionaryKind, 0, &kind) >= 0 and kind == DictionaryKind_DenseArray)
-
-
 cdef bint same_field(const Table* a, const Table* b) noexcept nogil:
-    cdef Table x, y
-    cdef int kind = 0, other = 0, nullable = 0, other_nullable = 0
-    if (fb_u8(a, Field_type_type, 0, &kind) < 0 or fb_u8(b, Field_type_type, 0, &other) < 0 or kind != other
-            or fb_u8(a, Field_nullable, 0, &nullable) < 0 or fb_u8(b, Field_nullable, 0, &other_nullable) < 0
-            or (nullable != 0) != (other_nullable != 0) or not same_text(a, b, Field_name)
-            or fb_table(a, Field_type, &x) <= 0 or fb_table(b, Field_type, &y) <= 0
-            or not same_type(&x, &y, kind)):
+    cdef FieldPlan x, y
+    cdef Table type, other
+    cdef Vector name, other_name, below, others, ids, codes
+    cdef Fault fault
+    cdef int64_t id = 0, other_id = 0
+    cdef int found
+    if (open_field(a, &x, &name, &type, &below, &fault) < 0
+            or open_field(b, &y, &other_name, &other, &others, &fault) < 0
+            or not same_bytes(&name, &other_name, 1) or not same_form(&x, &y, -1)
+            or (x.type == Type_Timestamp and not same_text(&type, &other, Timestamp_timezone))
+            or (x.type == Type_Union and not (fb_vector(&type, Union_typeIds, 4, &ids)
+                                              == fb_vector(&other, Union_typeIds, 4, &codes)
+                                              and same_bytes(&ids, &codes, 4)))):
         return False
-    return same_encoding(a, b) and same_fields(a, b, Field_children)
+    found = open_encoding(a, &x, &id, &fault)
+    return (found >= 0 and found == open_encoding(b, &y, &other_id, &fault) and id == other_id
+            and same_form(&x, &y, -1) and same_fields(a, &below, b, &others))
 
 
-cdef bint same_fields(const Table* a, const Table* b, int32_t slot) noexcept nogil:
+cdef bint same_fields(const Table* a, const Vector* x, const Table* b, const Vector* y) noexcept nogil:
     """Vectors of Field tables, all that is below them included."""
-    cdef Vector x, y
     cdef Table one, other
     cdef int64_t i
-    if fb_vector(a, slot, 4, &x) < 0 or fb_vector(b, slot, 4, &y) < 0 or x.count != y.count:
+    if x.count != y.count:
         return False
     for i in range(x.count):
-        if (fb_vector_table(a, &x, i, &one) < 0 or fb_vector_table(b, &y, i, &other) < 0
+        if (fb_vector_table(a, x, i, &one) < 0 or fb_vector_table(b, y, i, &other) < 0
                 or not same_field(&one, &other)):
             return False
     return True
@@ -1029,14 +1000,14 @@ cdef bint same_fields(const Table* a, const Table* b, int32_t slot) noexcept nog
 
 cdef bint schemas_equal(const Table* schema, Plan plan) noexcept nogil:
     cdef Table known
-    cdef Vector fields
+    cdef Vector fields, others
     cdef int order = 0
     return (plan.schema_table != 0
             and fb_table_at(plan.metadata, plan.metadata_size, plan.schema_table, &known) > 0
             and fb_i16(schema, Schema_endianness, 0, &order) >= 0
             and order == (Endianness_Big if plan.d.stored_big else Endianness_Little)
             and fb_vector(schema, Schema_fields, 4, &fields) > 0
-            and same_fields(schema, &known, Schema_fields))
+            and fb_vector(&known, Schema_fields, 4, &others) > 0 and same_fields(schema, &fields, &known, &others))
 
 
 cdef bint plans_equal(Plan a, Plan b) noexcept nogil:

@@ -12,7 +12,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc.inline.fbs_layout cimport *
-from arrowipc.inline.loads cimport load_u16, put16, put32, put64, round_up
+from arrowipc.inline.loads cimport load_u16, put32, put64, round_up
 from arrowipc.inline.room cimport reserve_items
 from arrowipc.inline.slots cimport slot, slot_place
 
@@ -58,21 +58,9 @@ cdef class TableWriter:
     cdef int64_t n_waiting
     cdef int64_t waiting_room
 
-    cdef inline void field8(self, int slot, int64_t value, int64_t default=0) noexcept:
+    cdef inline void scalar(self, int slot, int64_t width, int64_t value, int64_t default=0) noexcept:
         if value != default:
-            self.field(slot, 1)[0] = <uint8_t> value
-
-    cdef inline void field16(self, int slot, int64_t value, int64_t default=0) noexcept:
-        if value != default:
-            put16(self.field(slot, 2), value)
-
-    cdef inline void field32(self, int slot, int64_t value, int64_t default=0) noexcept:
-        if value != default:
-            put32(self.field(slot, 4), value)
-
-    cdef inline void field64(self, int slot, int64_t value, int64_t default=0) noexcept:
-        if value != default:
-            put64(self.field(slot, 8), value)
+            memcpy(self.field(slot, width), &value, width)
 
     cdef inline void target(self, int slot, int64_t place) noexcept:
         """A field that points at a string, vector or table."""
@@ -315,18 +303,18 @@ def write_footer(schema, version, bytearray dictionaries not None, int64_t n_bat
     w.target(Footer_dictionaries, dictionary_blocks)
     w.target(Footer_recordBatches, batch_blocks)
     w.target(Footer_custom_metadata, pairs)
-    w.field16(Footer_version, VERSIONS[version])
+    w.scalar(Footer_version, 2, VERSIONS[version])
     return w.finish(w.end())
 
 
 cdef bytes add_message(TableWriter w, int version, int kind, int64_t header, int64_t body_length,
                        int64_t pairs):
     w.begin()
-    w.field64(Message_bodyLength, body_length)
+    w.scalar(Message_bodyLength, 8, body_length)
     w.target(Message_header, header)
     w.target(Message_custom_metadata, pairs)
-    w.field16(Message_version, version)
-    w.field8(Message_header_type, kind)
+    w.scalar(Message_version, 2, version)
+    w.scalar(Message_header_type, 1, kind)
     return w.finish(w.end())
 
 
@@ -336,19 +324,14 @@ cdef bytes add_message(TableWriter w, int version, int kind, int64_t header, int
 def dictionaries_of(tuple fields):
     """The dictionaries within some fields, as a list in the order of the fields, outer before inner."""
     cdef list found = []
-    find_dictionaries(fields, found)
-    return found
-
-
-cdef int find_dictionaries(tuple fields, list found) except -1:
     for field in fields:
         type_ = type_of(field)
         if type(type_) is Dictionary:
             found.append(type_)
             type_ = type_.value_type
         if is_nested(kind_of(type_)):
-            find_dictionaries(type_.children, found)
-    return 0
+            found += dictionaries_of(type_.children)
+    return found
 
 
 # -- schemas -------------------------------------------------------------------------------------------------
@@ -362,7 +345,7 @@ cdef int64_t add_schema(TableWriter w, object schema) except 0:
     w.target(Schema_fields, fields)
     w.target(Schema_custom_metadata, pairs)
     w.target(Schema_features, features)
-    w.field16(Schema_endianness, Endianness_Big if schema.endianness == "big" else Endianness_Little)
+    w.scalar(Schema_endianness, 2, Endianness_Big if schema.endianness == "big" else Endianness_Little)
     return w.end()
 
 
@@ -393,8 +376,8 @@ cdef int64_t add_field(TableWriter w, object field) except 0:
     w.target(Field_dictionary, encoding)
     w.target(Field_children, children)
     w.target(Field_custom_metadata, pairs)
-    w.field8(Field_type_type, kind)
-    w.field8(Field_nullable, slot(field, FIELD_NULLABLE) is True)
+    w.scalar(Field_type_type, 1, kind)
+    w.scalar(Field_nullable, 1, slot(field, FIELD_NULLABLE) is True)
     return w.end()
 
 
@@ -402,9 +385,9 @@ cdef int64_t add_encoding(TableWriter w, object dictionary) except 0:
     # The type of the indices is written even where it is int32, the default, for the same reason.
     cdef int64_t index = add_type(w, Type_Int, dictionary.index_type)
     w.begin()
-    w.field64(DictionaryEncoding_id, dictionary.id)
+    w.scalar(DictionaryEncoding_id, 8, dictionary.id)
     w.target(DictionaryEncoding_indexType, index)
-    w.field8(DictionaryEncoding_isOrdered, dictionary.ordered)
+    w.scalar(DictionaryEncoding_isOrdered, 1, dictionary.ordered)
     return w.end()
 
 
@@ -437,19 +420,13 @@ cdef int64_t add_type(TableWriter w, int kind, object type_) except 0:
         below = add_integers(w, type_.type_codes, 4)
     w.begin()
     if kind == Type_Int:
-        w.field32(Int_bitWidth, slot(type_, INT_WIDTH))
-        w.field8(Int_is_signed, slot(type_, INT_SIGNED) is True)
+        w.scalar(Int_bitWidth, 4, slot(type_, INT_WIDTH))
+        w.scalar(Int_is_signed, 1, slot(type_, INT_SIGNED) is True)
         return w.end()
     w.target(Timestamp_timezone if kind == Type_Timestamp else Union_typeIds, below)
     for place, width, default, name, words in SCALARS.get(kind, ()):
         value = getattr(type_, name)
-        value = value if words is None else (<tuple> words).index(value)
-        if width == 4:
-            w.field32(place, value, default)
-        elif width == 2:
-            w.field16(place, value, default)
-        else:
-            w.field8(place, value, default)
+        w.scalar(place, width, value if words is None else (<tuple> words).index(value), default)
     return w.end()
 
 
@@ -489,7 +466,7 @@ def write_tensor_message(type_, shape, names, strides, int64_t length, int64_t b
     w.target(Tensor_type, stored)
     w.target(Tensor_shape, dims)
     w.target(Tensor_strides, steps)
-    w.field8(Tensor_type_type, kind)
+    w.scalar(Tensor_type_type, 1, kind)
     return add_message(w, MetadataVersion_V5, MessageHeader_Tensor, w.end(), body_length, 0)
 
 
@@ -516,12 +493,12 @@ def write_sparse_tensor_message(type_, shape, names, int64_t non_zero_length, tu
         where = add_csx(w, index)
     w.begin()
     w.pair(SparseTensor_data, data[0], data[1])
-    w.field64(SparseTensor_non_zero_length, non_zero_length)
+    w.scalar(SparseTensor_non_zero_length, 8, non_zero_length)
     w.target(SparseTensor_type, stored)
     w.target(SparseTensor_shape, dims)
     w.target(SparseTensor_sparseIndex, where)
-    w.field8(SparseTensor_type_type, kind)
-    w.field8(SparseTensor_sparseIndex_type, layout)
+    w.scalar(SparseTensor_type_type, 1, kind)
+    w.scalar(SparseTensor_sparseIndex_type, 1, layout)
     return add_message(w, MetadataVersion_V5, MessageHeader_SparseTensor, w.end(), body_length, 0)
 
 
@@ -532,7 +509,7 @@ cdef int64_t add_coo(TableWriter w, tuple index) except 0:
     w.pair(SparseTensorIndexCOO_indicesBuffer, buffer[0], buffer[1])
     w.target(SparseTensorIndexCOO_indicesType, kind)
     w.target(SparseTensorIndexCOO_indicesStrides, steps)
-    w.field8(SparseTensorIndexCOO_isCanonical, canonical)
+    w.scalar(SparseTensorIndexCOO_isCanonical, 1, canonical)
     return w.end()
 
 
@@ -545,8 +522,8 @@ cdef int64_t add_csx(TableWriter w, tuple index) except 0:
     w.pair(SparseMatrixIndexCSX_indicesBuffer, indices[0], indices[1])
     w.target(SparseMatrixIndexCSX_indptrType, pointers)
     w.target(SparseMatrixIndexCSX_indicesType, kind)
-    w.field16(SparseMatrixIndexCSX_compressedAxis,
-              SparseMatrixCompressedAxis_Row if layout == "CSR" else SparseMatrixCompressedAxis_Column)
+    w.scalar(SparseMatrixIndexCSX_compressedAxis, 2,
+             SparseMatrixCompressedAxis_Row if layout == "CSR" else SparseMatrixCompressedAxis_Column)
     return w.end()
 
 
@@ -554,7 +531,7 @@ cdef int64_t add_csf(TableWriter w, tuple index) except 0:
     _, indptr_type, indptr, indices_type, indices, axis_order = index
     cdef int64_t pointers = add_type(w, Type_Int, indptr_type)
     cdef int64_t kind = add_type(w, Type_Int, indices_type)
-    cdef int64_t levels = add_pairs_of_integers(w, indptr), nodes = add_pairs_of_integers(w, indices)
+    cdef int64_t levels = add_buffers(w, indptr), nodes = add_buffers(w, indices)
     cdef int64_t axes = add_integers(w, axis_order, 4)
     w.begin()
     w.target(SparseTensorIndexCSF_indptrType, pointers)
@@ -571,7 +548,7 @@ cdef int64_t add_dims(TableWriter w, object shape, object names) except 0:
     for i, size in enumerate(shape):
         name = add_text(w, names[i]) if names and names[i] else 0
         w.begin()
-        w.field64(TensorDim_size, size)
+        w.scalar(TensorDim_size, 8, size)
         w.target(TensorDim_name, name)
         w.wait(w.end())
     return w.vector_of_tables(len(shape))
@@ -592,23 +569,11 @@ cdef inline int64_t add_bytes(TableWriter w, bytes content) except 0:
 
 cdef int64_t add_integers(TableWriter w, object values, int64_t width) except 0:
     """A vector of integers of 4 or 8 bytes."""
-    cdef bytearray stored = bytearray(width * len(values))
-    cdef unsigned char* at = <unsigned char*> PyByteArray_AS_STRING(stored)
-    for value in values:
-        if width == 8:
-            put64(at, value)
-        else:
-            put32(at, value)
-        at += width
-    return w.vector(PyByteArray_AS_STRING(stored), len(values), width, width)
+    cdef bytes stored = b"".join([int(value).to_bytes(width, "little", signed=True) for value in values])
+    return w.vector(PyBytes_AS_STRING(stored), len(values), width, width)
 
 
-cdef int64_t add_pairs_of_integers(TableWriter w, object pairs) except 0:
-    """A vector of structs of two 64-bit integers: Buffer (offset, length), FieldNode (length, null count)."""
-    cdef bytearray stored = bytearray(16 * len(pairs))
-    cdef unsigned char* at = <unsigned char*> PyByteArray_AS_STRING(stored)
-    for first, second in pairs:
-        put64(at, first)
-        put64(at + 8, second)
-        at += 16
-    return w.vector(PyByteArray_AS_STRING(stored), len(pairs), 16, 8)
+cdef int64_t add_buffers(TableWriter w, object pairs) except 0:
+    """A vector of Buffer structs, of pairs (offset, length)."""
+    cdef bytes stored = b"".join([int(each).to_bytes(8, "little", signed=True) for pair in pairs for each in pair])
+    return w.vector(PyBytes_AS_STRING(stored), len(pairs), 16, 8)

@@ -82,12 +82,8 @@ def take(file: Any, data: Any, buffer: memoryview) -> int:
 
 def read_up_to(file: Any, size: int) -> bytes:
     """Read `size` bytes, or all that are left."""
-    data = bytearray(size)
-    done = 0
-    while done < size:
-        count = read_some(file, memoryview(data)[done:])
-        if count == 0:
-            break
+    data, done = bytearray(size), 0
+    while done < size and (count := read_some(file, memoryview(data)[done:])):
         done += count
     return bytes(data[:done])
 
@@ -162,34 +158,24 @@ def _position(file: Any, found: Any, call: str) -> int:
 
 # -- whether a file was replaced by another one, from what servers and file systems say of it ----------------
 
-#: Names under which fsspec's file systems tell the version of a file, and what we call it.
+#: What tells the version of a file, and the names under which fsspec's file systems say it.
 VERSION_NAMES = {
-    "VersionId": "version",
-    "version_id": "version",
-    "generation": "version",
-    "ETag": "etag",
-    "etag": "etag",
-    "md5Hash": "hash",
-    "md5": "hash",
-    "LastModified": "time",
-    "Last-Modified": "time",
-    "last_modified": "time",
-    "mtime": "time",
-    "modificationTime": "time",
-    "updated": "time",
-    "modified": "time",
-    "created": "made",
-    "size": "size",
+    "version": ("VersionId", "version_id", "generation"),
+    "etag": ("ETag", "etag"),
+    "hash": ("md5Hash", "md5"),
+    "time": ("LastModified", "Last-Modified", "last_modified", "mtime", "modificationTime", "updated", "modified"),
+    "made": ("created",),
+    "size": ("size",),
 }
 
 
 def version_of(info: Mapping[str, Any]) -> dict[str, str]:
     """What tells this version of a file from others, of an ``info`` of fsspec; empty where nothing does."""
     found: dict[str, str] = {}
-    for name, key in VERSION_NAMES.items():
-        value = info.get(name)
-        if value not in (None, "", "null"):
-            found.setdefault(key, str(value.timestamp() if hasattr(value, "timestamp") else value))
+    for key, names in VERSION_NAMES.items():
+        for value in map(info.get, names):
+            if value not in (None, "", "null"):
+                found.setdefault(key, str(value.timestamp() if hasattr(value, "timestamp") else value))
     return found if found.keys() - {"size"} else {}
 
 

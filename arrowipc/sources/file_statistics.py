@@ -7,11 +7,11 @@ are unpacked than the columns and batches of the file may need, and ``Limits.met
 from __future__ import annotations
 
 import json
-import operator
 import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from arrowipc.arguments import items_of
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.filters.statistics import (
     STATISTICS_KEY,
@@ -74,7 +74,7 @@ def file_statistics(
     if not hasattr(reader, "described"):
         raise UsageError(f"file_statistics: expected a reader of a file, found {type(reader).__name__}")
     count = reader.num_record_batches
-    numbers = range(count) if batches is None else _numbers(reader, batches)
+    numbers = range(count) if batches is None else [reader.index_of(i) for i in items_of("batches", batches)]
     wanted = None if columns is None else set(names_of(columns))
     try:
         schema = reader.decoder.stored_schema
@@ -89,14 +89,6 @@ def file_statistics(
     reader.expect(numbers)
     mark = mark_of(schema)
     return [_of_batch(reader, number, mark, wanted) for number in numbers]
-
-
-def _numbers(reader: Any, batches: Iterable[int]) -> list[int]:
-    try:
-        given = [operator.index(number) for number in batches]
-    except TypeError as error:
-        raise UsageError(f"file_statistics(batches=): expected numbers of batches: {error}") from None
-    return [reader.index_of(number) for number in given]
 
 
 def _of_batch(reader: Any, number: int, mark: int, wanted: set[str] | None) -> dict[str, ColumnStatistics] | None:
@@ -216,24 +208,24 @@ class FileStatistics:
 
     def entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
         """The entries for the metadata of the footer, ours and that of polars; none that would be very large."""
-        return *self._own_entry(last_block), *self._entry_of_polars()
+        found = []
+        if not self._lost:
+            from binascii import b2a_base64
+            from zlib import compress
 
-    def _entry_of_polars(self) -> tuple[tuple[bytes, bytes], ...]:
-        """The rows of all batches as polars states them, so that it need not look at each batch."""
-        text = b"" if self._ends is None else json.dumps({POLARS_ENDS: self._ends}, separators=(",", ":")).encode()
-        return ((POLARS_KEY, text),) if 0 < len(text) <= MOST_BYTES else ()
-
-    def _own_entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        if self._lost:
-            return ()
-        from binascii import b2a_base64
-        from zlib import compress
-
-        for column in self._columns.values():
-            for name, values in column.items():
-                if name != "kind":
-                    self._filled(values)
-        document = {"v": VERSION, "last_block": last_block.hex(), "names": self._mark, "rows": self._rows}
-        data = json.dumps({**document, "columns": self._columns}, ensure_ascii=False, separators=(",", ":")).encode()
-        text = b2a_base64(compress(data, 1), newline=False)
-        return ((STATISTICS_KEY, text),) if len(text) <= MOST_BYTES and len(data) <= 2 * MOST_BYTES else ()
+            for column in self._columns.values():
+                for name, values in column.items():
+                    if name != "kind":
+                        self._filled(values)
+            document: dict[str, Any] = {"v": VERSION, "last_block": last_block.hex(), "names": self._mark}
+            document |= {"rows": self._rows, "columns": self._columns}
+            data = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+            text = b2a_base64(compress(data, 1), newline=False)
+            if len(text) <= MOST_BYTES and len(data) <= 2 * MOST_BYTES:
+                found.append((STATISTICS_KEY, text))
+        if self._ends is not None:
+            # The rows of all batches as polars states them, so that it need not look at each batch.
+            ends = json.dumps({POLARS_ENDS: self._ends}, separators=(",", ":")).encode()
+            if len(ends) <= MOST_BYTES:
+                found.append((POLARS_KEY, ends))
+        return tuple(found)

@@ -49,37 +49,26 @@ def find_files(
 ) -> list[FoundFile]:
     """All files that some paths name: absolute paths or URLs in the order of the paths, sorted within each.
 
-    Parameters
-    ----------
-    paths : sequence of str
-        Of a file, a directory (searched to any depth, without names that begin with ``_`` or ``.``, see `walk`, and
-        without what does not count, see `arrowipc.sources.spark_log`) or a pattern with ``*``, ``?``, ``[...]``, ``**``
-        and ``{a,b}``; local, or a URL of a file system that fsspec knows.
-    name_filter : str, optional
-        A pattern, ``{a,b}`` included, for the names of files.
-    ignore_missing : bool
-        Whether to leave out links to files that do not exist, with a warning, instead of refusing them.
-    storage : mapping, optional
-        What the file system of a URL wants to know, such as credentials.
-    behind_matches : bool
-        Whether ``below`` is, as Spark has it, what follows a match of the pattern, and of a file that is named or
-        matched nothing; unless the pattern has ``**``.
-    may_be_empty : bool
-        Whether a path without files gives none, or is a PathNotFoundError.
+    A path is that of a file, a directory (searched to any depth, see `walk`, without what does not count, see
+    `arrowipc.sources.spark_log`) or a pattern with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``; local, or a URL for
+    fsspec. `name_filter` is a pattern for the names of files. With `ignore_missing`, links to nothing are left out with
+    a warning. With `behind_matches`, ``below`` is, as Spark has it, what follows a match of a pattern without ``**``,
+    and nothing of a file that matches itself. With `may_be_empty`, a directory without files is no PathNotFoundError.
     """
     if not paths:
         raise UsageError("a path is needed: a file, a directory, a pattern, a URL, or a list of them")
     storage = storage or {}
     found: dict[str, FoundFile] = {}
     for path in paths:
-        local = _local(path) or _local_behind(path, storage)
-        if local is not None:
-            files = sorted(_expand(local, name_filter, ignore_missing))
-        else:
-            files = sorted(_expand_url(path, name_filter, storage))
-        files = [file for file in files if passes(file.path, name_filter)]
-        if not files and not (may_be_empty and _is_directory(local, path, storage)):
-            raise PathNotFoundError(_why_none(path, local, name_filter), local or path)
+        local = _local(path, storage)
+        listed: Iterable[FoundFile] = (
+            _expand_url(path, name_filter, storage) if local is None else _expand(local, name_filter, ignore_missing)
+        )
+        files = [file for file in sorted(listed) if passes(file.path, name_filter)]
+        if not files:
+            system, name = (os.path, local) if local is not None else find_system(path, storage)
+            if not (may_be_empty and system.isdir(name)):
+                raise PathNotFoundError(_why_none(path, local, name_filter), local or path)
         text = local or root_of(path, storage)
         mark = None if local is not None and os.path.exists(local) else _MARKS.search(text)
         root = text if mark is None else os.path.dirname(text[: mark.start()])
@@ -106,15 +95,7 @@ def _why_none(path: str, local: str | None, name_filter: str | None) -> str:
 
 def root_of(path: str, storage: Mapping[str, Any]) -> str:
     """The path or URL with which those of the files begin that are found below it."""
-    local = _local(path) or _local_behind(path, storage)
-    return local or _url_of(path, find_system(path, storage)[1])
-
-
-def _is_directory(local: str | None, path: str, storage: Mapping[str, Any]) -> bool:
-    if local is not None:
-        return os.path.isdir(local)
-    system, name = find_system(path, storage)
-    return bool(system.isdir(name))
+    return _local(path, storage) or _url_of(path, find_system(path, storage)[1])
 
 
 def is_url(path: str) -> bool:
@@ -138,22 +119,17 @@ def naming(path: str) -> Iterator[None]:
 # -- local paths ---------------------------------------------------------------------------------------------
 
 
-def _local(path: str) -> str | None:
-    """The absolute path of a local file; None for a URL."""
+def _local(path: str, storage: Mapping[str, Any]) -> str | None:
+    """The absolute path of a local file, also of a URL such as ``local:///data``; None for one that is remote."""
     scheme = _SCHEME.match(path)
     if scheme is None or os.path.exists(path):
         return os.path.abspath(path)
     if scheme.group().lower() == "file:":
         return os.path.abspath(unquote(urlsplit(path).path))
-    if "://" in path:
-        return None
-    raise UsageError(f"{path}: expected a local path or a URL such as s3://bucket/{path[scheme.end() :]}")
-
-
-def _local_behind(url: str, storage: Mapping[str, Any]) -> str | None:
-    """The path of a URL such as ``local:///data``; None for one that is really remote."""
-    system, path = find_system(url, storage)
-    return path if is_local(system) else None
+    if "://" not in path:
+        raise UsageError(f"{path}: expected a local path or a URL such as s3://bucket/{path[scheme.end() :]}")
+    system, behind = find_system(path, storage)
+    return behind if is_local(system) else None
 
 
 def is_local(system: Any) -> bool:
@@ -262,22 +238,17 @@ def is_hidden(name: str) -> bool:
 
 def _expand(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     if os.path.isdir(path):
-        yield from _files_below(path, name_filter, ignore_missing)
+        yield from with_logs(
+            lambda: _in(path, name_filter=name_filter, ignore_missing=ignore_missing),
+            local_log,
+            path,
+            lambda name: not ignore_missing and not is_hidden(name) and passes(name, name_filter),
+        )
     elif os.path.exists(path):
         yield _described(path, os.stat(path))
     else:
         check_link(path)
         yield from with_logs(lambda: _once(_expand_pattern(path, name_filter, ignore_missing)), local_log, _fixed(path))
-
-
-def _files_below(directory: str, name_filter: str | None = None, ignore_missing: bool = False) -> list[FoundFile]:
-    """The files that count in a local directory, at any depth; see `walk`."""
-    return with_logs(
-        lambda: _in(directory, name_filter=name_filter, ignore_missing=ignore_missing),
-        local_log,
-        directory,
-        lambda name: not ignore_missing and not is_hidden(name) and passes(name, name_filter),
-    )
 
 
 def _expand_pattern(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
@@ -374,7 +345,13 @@ def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -
             found = [_found(info)]
         elif info is not None:
             # Over HTTP nothing but the slash tells a directory from a file.
-            found = _files_in_system(system, url if path.startswith("http") else path, name_filter)
+            top = url if path.startswith("http") else path
+            found = _with_logs(
+                system,
+                top,
+                partial(_below, system, top, name_filter),
+                lambda name: not is_hidden(name) and passes(name, name_filter),
+            )
         else:
             found = _with_logs(system, _fixed(path), partial(_matches_of, system, path, name_filter))
     except Exception as error:
@@ -396,16 +373,6 @@ def _info(system: Any, url: str, path: str, storage: Mapping[str, Any]) -> dict[
             found: dict[str, Any] = system.info(path)
             return found
     return None
-
-
-def _files_in_system(system: Any, directory: str, name_filter: str | None = None) -> list[FoundFile]:
-    """The files that count in a directory of a file system of fsspec, at any depth."""
-    return _with_logs(
-        system,
-        directory,
-        partial(_below, system, directory, name_filter),
-        lambda name: not is_hidden(name) and passes(name, name_filter),
-    )
 
 
 def _with_logs(

@@ -57,25 +57,21 @@ class Missing(FileNotFoundError, Refused):
 
 async def fetch_all(fetch: Callable[..., Awaitable[Result]], parts: Sequence[tuple[Any, ...]]) -> list[Result]:
     """Fetch parts side by side: a few at first, and one more with every answer; the first failure ends them all."""
-    found: dict[int, Result] = {}
-    left = iter(enumerate(parts))
-    workers = min(FIRST, len(parts))
+    free, more = asyncio.Semaphore(FIRST), iter(range(MOST - FIRST))
 
-    async def work() -> None:
-        nonlocal workers
-        for i, part in left:
-            found[i] = await fetch(*part)
-            if workers < MOST:
-                workers += 1
-                group.create_task(work())
+    async def one(part: tuple[Any, ...]) -> Result:
+        async with free:
+            found = await fetch(*part)
+        if next(more, None) is not None:
+            free.release()
+        return found
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(work())
+            tasks = [group.create_task(one(part)) for part in parts]
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
-    return [found[i] for i in range(len(parts))]
+    return [task.result() for task in tasks]
 
 
 class _Deadline:
@@ -131,8 +127,7 @@ class HttpFile:
         """Ask for the whole file, which may be known to have `size` bytes, to be read in order."""
         from fsspec.asyn import sync
 
-        answer, deadline = sync(self.loop, self._open, size)
-        return HttpStream(self.loop, answer, deadline, size)
+        return sync(self.loop, self._open, size)  # type: ignore[no-any-return]
 
     # -- in the thread in which fsspec works --
 
@@ -192,11 +187,7 @@ class HttpFile:
 
     async def _fetch(self, ranges: Sequence[tuple[int, int]], size: int) -> list[bytearray]:
         """Return the bytes of all ranges of a file of `size` bytes; the first failure ends them all."""
-
-        async def one(start: int, end: int) -> bytearray:
-            return await self._range(start, end, size)
-
-        return await fetch_all(one, ranges)
+        return await fetch_all(self._range, [(start, end, size) for start, end in ranges])
 
     async def _range(self, start: int, end: int, size: int) -> bytearray:
         if start == end:
@@ -216,7 +207,7 @@ class HttpFile:
         finally:
             answer.release()
 
-    async def _open(self, size: int | None) -> tuple[Any, _Deadline]:
+    async def _open(self, size: int | None) -> HttpStream:
         deadline = _Deadline(self._timeout, LIVE_STEP)
         answer = await self._ask("GET", {}, deadline)
         try:
@@ -226,7 +217,7 @@ class HttpFile:
         except BaseException:
             answer.close()
             raise
-        return answer, deadline
+        return HttpStream(self.loop, answer, deadline, size)
 
     async def _ask(self, method: str, headers: dict[str, str], deadline: _Deadline) -> Any:
         """Send a request and wait for the head of its answer."""
@@ -261,7 +252,9 @@ class HttpFile:
             answer.release()
             try:
                 target = url.join(URL(place))
-                elsewhere = target.origin() not in (url.origin(), _secured(url).origin())
+                # Servers upgrade URLs: the same host over HTTPS, at the default port.
+                secured = url.with_scheme("https") if url.scheme == "http" and url.is_default_port() else url
+                elsewhere = target.origin() not in (url.origin(), secured.origin())
             except ValueError:
                 raise Refused(f"the server redirects to {showable(place)[:80]!r}, which is not an HTTP URL") from None
             if target.scheme not in ("http", "https"):
@@ -347,11 +340,6 @@ def _codings(answer: Any) -> list[str]:
     """Name what was done to the bytes; objects of stores are also said to be "utf-8" or "aws-chunked"."""
     said = answer.headers.get("Content-Encoding", "").lower().split(",")
     return sorted(CODINGS & {each.strip() for each in said})
-
-
-def _secured(url: Any) -> Any:
-    """Return the URL over HTTPS, as servers upgrade it: the same host at the default port."""
-    return url.with_scheme("https") if url.scheme == "http" and url.is_default_port() else url
 
 
 def _check_session(session: Any) -> None:

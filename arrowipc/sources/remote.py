@@ -276,6 +276,10 @@ class RemoteSource(Remote):
         with self._system.open(self._path, "rb") as file:
             return end_of(file)
 
+    def blocks(self, decoder: BlockDecoder) -> RemoteBlocks:
+        """Return what fetches the blocks of the file."""
+        return RemoteBlocks(self, decoder)
+
     @property
     def system(self) -> Any:
         """What answers the steps: a file system of fsspec, or what reads HTTP through one."""
@@ -370,33 +374,30 @@ class RemoteSource(Remote):
         return None
 
     def _request(self, ranges: Sequence[Range]) -> Steps[Sequence[Any]]:
+        answers: Sequence[Any] = []
         if not ranges:
-            return []
-        starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+            return answers
         try:
             if self._file is not None:
                 size = yield from self.sizing()
-                whole: Sequence[Any] = yield "fetch", ranges, size
-                return whole
+                answers = yield "fetch", ranges, size
+                return answers
             if self._version is None:
                 yield from self._confirming()
             # Errors come as answers, which is the default of `on_error`.
-            answers = yield "cat_ranges", [self._path] * len(ranges), starts, ends
+            answers = yield "cat_ranges", [self._path] * len(ranges), *map(list, zip(*ranges, strict=True))
         except Exception as error:
             raise self._failure(error) from None
-        found = [self._checked(*answer) for answer in zip(answers, starts, ends, strict=True)]
+        for (start, end), answer in zip(ranges, answers, strict=True):
+            if isinstance(answer, BaseException):
+                raise self._failure(answer, f"bytes {start:,} to {end:,}: ")
+            if len(answer) != end - start:
+                raise OSError(
+                    f"{showable(self.url)}: asked for bytes {start:,} to {end:,} and got {len(answer):,} of "
+                    f"{end - start:,}; was the file replaced meanwhile?"
+                )
         yield from self._confirming()
-        return found
-
-    def _checked(self, answer: Any, start: int, end: int) -> Any:
-        if isinstance(answer, BaseException):
-            raise self._failure(answer, f"bytes {start:,} to {end:,}: ")
-        if len(answer) != end - start:
-            raise OSError(
-                f"{showable(self.url)}: asked for bytes {start:,} to {end:,} and got {len(answer):,} of "
-                f"{end - start:,}; was the file replaced meanwhile?"
-            )
-        return answer
+        return answers
 
     def _open_file(self, timeout: float | None) -> HttpFile | None:
         """The object that compares versions of responses itself (HTTP or a store), or None."""
@@ -502,7 +503,8 @@ class RemoteBlocks:
         self._decoder = decoder
         self._expected: deque[int] = deque()
         self._heads: dict[int, memoryview] = {}
-        self._ready: dict[int, tuple[list[Range], list[memoryview]]] = {}
+        #: (offset, bytes) of what was fetched of a batch
+        self._ready: dict[int, list[tuple[int, memoryview]]] = {}
         #: What others ask for, who wait for their turn: it is fetched too.
         self.waiting: list[int] = []
 
@@ -525,19 +527,16 @@ class RemoteBlocks:
             yield from self._fetch([i, *self._following(i)])
         elif self._expected and self._expected[0] == i:
             self._expected.popleft()
-        ranges, pieces = self._ready.pop(i)
         # Room for the whole body, as the metadata's offsets ask for; pages without columns stay untouched.
         offset, head, body = self._decoder.block(i)
         block, at = room_for(head, body)
-        for (start, _), piece in zip(ranges, pieces, strict=True):
+        for start, piece in self._ready.pop(i):
             copy_into(block, at + start - offset, piece)
         return block, at
 
     def head(self, i: int) -> Steps[memoryview]:
         """Fetch the metadata of a batch, and of the expected ones after it."""
-        if i not in self._heads:
-            yield from self._fetch_heads([i, *self._following(i)])
-        return self._heads[i]
+        return (yield from self._head([i] if i in self._heads else [i, *self._following(i)]))
 
     def load_dictionaries(self) -> Steps[None]:
         """Fetch all dictionary batches, and let the decoder take them in, in order."""
@@ -578,12 +577,11 @@ class RemoteBlocks:
         if self._ready:  # what was skipped, or is not waited for any more, goes
             kept = {*self._expected, *self.waiting}
             self._ready = {number: found for number, found in self._ready.items() if number in kept}
-        wanted: dict[int, list[Range]] = {}
-        heads: dict[int, memoryview] = {}
+        wanted: dict[int, tuple[list[Range], list[tuple[int, memoryview]]]] = {}
         joined: list[Range] = []
         for position, number in enumerate(numbers):
             try:
-                ranges = yield from self._ranges(numbers[position:])
+                ranges, here = yield from self._ranges(numbers[position:])
             except ArrowIpcError:
                 if not wanted:
                     raise
@@ -592,36 +590,30 @@ class RemoteBlocks:
             # What lies between near ranges comes too, and is kept with them.
             if wanted and (len(joined) > RANGES or sum(end - start for start, end in joined) > WINDOW):
                 break
-            wanted[number] = ranges
-            if number in self._heads:  # until others take its place
-                heads[number] = self._heads[number]
-        pieces = iter((yield from self._source.fetching([piece for ranges in wanted.values() for piece in ranges])))
-        for number, ranges in wanted.items():
-            self._ready[number] = ranges, [next(pieces) for _ in ranges]
-            offset, head, body = self._decoder.block(number)
-            if not self._is_whole(head, body):
-                ranges.append((offset, offset + head))
-                self._ready[number][1].append(heads[number])
+            wanted[number] = ranges, here
+        pieces = iter((yield from self._source.fetching([piece for ranges, _ in wanted.values() for piece in ranges])))
+        for number, (ranges, here) in wanted.items():
+            self._ready[number] = here + [(start, next(pieces)) for start, _ in ranges]
 
-    def _ranges(self, numbers: list[int]) -> Steps[list[Range]]:
-        """What to fetch of batch `numbers[0]`: all of it, or what is read of its body once its metadata is here."""
+    def _ranges(self, numbers: list[int]) -> Steps[tuple[list[Range], list[tuple[int, memoryview]]]]:
+        """What to fetch of batch `numbers[0]`: all of it, or what is read of its body; then its metadata is here."""
         offset, head, body = self._decoder.block(numbers[0])
         if self._is_whole(head, body):
-            return [(offset, offset + head + body)]
-        if numbers[0] not in self._heads:
-            yield from self._fetch_heads(numbers)
-        start = offset + head
-        found = self._decoder.body_ranges(numbers[0], self._heads[numbers[0]])
-        return [(start + first, start + end) for first, end in found]
+            return [(offset, offset + head + body)], []
+        start, metadata = offset + head, (yield from self._head(numbers))
+        found = self._decoder.body_ranges(numbers[0], metadata)
+        return [(start + first, start + end) for first, end in found], [(offset, metadata)]
 
     def _is_whole(self, head: int, body: int) -> bool:
         """Whether a block is fetched in one piece: all of it is read, or asking twice would cost more."""
         return self._decoder.reads_all or head + body <= self._source.gap
 
-    def _fetch_heads(self, numbers: list[int]) -> Steps[None]:
-        """Fetch the metadata of batch `numbers[0]`, and of some of `numbers` after it."""
-        ranges = self._head_ranges(numbers)
-        self._heads = dict(zip(ranges, (yield from self._source.fetching(list(ranges.values()))), strict=True))
+    def _head(self, numbers: list[int]) -> Steps[memoryview]:
+        """The metadata of batch `numbers[0]`, which is fetched with that of some of `numbers` after it."""
+        if numbers[0] not in self._heads:
+            ranges = self._head_ranges(numbers)
+            self._heads = dict(zip(ranges, (yield from self._source.fetching(list(ranges.values()))), strict=True))
+        return self._heads[numbers[0]]
 
     def _head_ranges(self, numbers: Sequence[int]) -> dict[int, Range]:
         ranges: dict[int, Range] = {}

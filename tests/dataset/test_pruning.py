@@ -224,10 +224,10 @@ def test_keys_of_a_whole_file():
     schema = ipc.Schema([field("year", int64()), field("x", int64())])
     pruner = Pruner([("year", ">=", 2024), ("x", ">", 3)], schema)
     assert pruner.columns == ("year", "x")
-    assert pruner.keeps_keys({"year": 2024})
-    assert not pruner.keeps_keys({"year": 2023})
-    assert not pruner.keeps_keys({"year": None})
-    assert pruner.keeps_keys({}), "nothing is known"
+    assert pruner.keeps(None, {"year": 2024})
+    assert not pruner.keeps(None, {"year": 2023})
+    assert not pruner.keeps(None, {"year": None})
+    assert pruner.keeps(None, {}), "nothing is known"
     known = ipc.compute_statistics(ipc.RecordBatch.from_pydict({"x": [1, 2]}))
     either = Pruner(("or", ("year", "==", 2024), ("x", ">", 3)), schema)
     assert not either.keeps(known, {"year": 2023})

@@ -684,7 +684,7 @@ def filtered(data: bytes, chance: random.Random) -> None:
             for _ in range(4):
                 with contextlib.suppress(ipc.UsageError):
                     pruner = Pruner(filter_of(names, chance), reader.schema, strict=chance.random() < 0.5)
-                    pruner.keeps(known), pruner.keeps_keys({chance.choice(names): chance.choice(LITERALS)})
+                    pruner.keeps(known), pruner.keeps(None, {chance.choice(names): chance.choice(LITERALS)})
 
 
 def _prune(known: Any, chance: random.Random) -> None:

@@ -146,7 +146,7 @@ def test_batches_are_chosen_by_number():
                 with pytest.raises(IndexError, match="out of range"):
                     ipc.file_statistics(reader, batches=[missing])
             for wrong in ([1.5], ["0"], [None], 1, [0, [1]]):
-                with pytest.raises(UsageError, match=r"file_statistics\(batches=\): expected numbers of batches"):
+                with pytest.raises(UsageError, match=r"number of a batch must|batches must"):
                     ipc.file_statistics(reader, batches=wrong)
             for wrong in ("x", 1):
                 with pytest.raises(UsageError, match="names of columns"):
