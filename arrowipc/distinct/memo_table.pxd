@@ -45,7 +45,6 @@ cdef Budget new_budget(int64_t slack, str where)
 
 @cython.final
 cdef class MemoTable:
-    """The distinct values of one column, numbered in the order in which they first came."""
     cdef readonly int64_t count
     cdef Plan plan                  # of one column
     cdef ColumnsBuilder builder     # the values
@@ -79,7 +78,6 @@ cdef class MemoTable:
     cdef void restore(self) noexcept nogil
     cdef int64_t null_number(self)
     cdef Columns snapshot(self)
-    # A native uint64 per value (of null: any), the same in every process.
 
 
 # A table whose values have dictionaries that are the values of other tables, as they stand: numbers tell them apart.

@@ -399,34 +399,20 @@ cdef struct Tree:
     int64_t null_at         # ... and the number of null, -1: none
 
 
-cdef inline uint8_t* write(Spelling* s, int64_t size, Fault* fault) noexcept nogil:
-    """Room for `size` more bytes; NULL when there is none."""
+cdef inline int write_bytes(Spelling* s, const uint8_t* data, int64_t size, Fault* fault) noexcept nogil:
     if size > s.left[0]:
-        fail(fault, FAULT_TOO_MUCH)
-        return NULL
+        return fail(fault, FAULT_TOO_MUCH)
     if make_room(&s.room, s.size + size) == NULL:
-        fail(fault, FAULT_MEMORY)
-        return NULL
+        return fail(fault, FAULT_MEMORY)
+    if size:
+        memcpy(s.room.data + s.size, data, size)
     s.left[0] -= size
     s.size += size
-    return s.room.data + s.size - size
+    return 0
 
 
 cdef inline int write_tag(Spelling* s, uint8_t tag, Fault* fault) noexcept nogil:
-    cdef uint8_t* p = write(s, 1, fault)
-    if p == NULL:
-        return -1
-    p[0] = tag
-    return 0
-
-
-cdef inline int write_bytes(Spelling* s, const uint8_t* data, int64_t size, Fault* fault) noexcept nogil:
-    cdef uint8_t* p = write(s, size, fault)
-    if p == NULL:
-        return -1
-    if size:
-        memcpy(p, data, size)
-    return 0
+    return write_bytes(s, &tag, 1, fault)
 
 
 cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
@@ -581,12 +567,6 @@ cdef int64_t own_bytes(Columns columns, int64_t count):
     return total if count == columns.d.length else <int64_t> (<double> total * count / columns.d.length)
 
 
-cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except -1:
-    if fault.code == FAULT_TOO_MUCH:
-        raise LimitError(f"column {field_path(plan, 0)!r}: the values {budget.too_much()}")
-    return raise_append_fault(fault, plan)
-
-
 # -- tables of nested values ---------------------------------------------------------------------------------
 
 
@@ -646,11 +626,7 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
 
 
 cdef class MemoTable:
-    """The distinct values of one column, numbered in the order in which they first came; nulls are one value.
-
-    Values may come with another plan of the same shape. Dictionaries below the column must continue those of the
-    values so far. One thread at a time.
-    """
+    """The distinct values of one column, numbered as they first came; null is one of them. One thread at a time."""
 
     def __cinit__(self, Plan plan not None):
         cdef const FieldPlan* field
@@ -689,7 +665,9 @@ cdef class MemoTable:
         else:
             found = self.add_nested(values, start, count, mapping, &fault)
         if found < 0:
-            raise_value_fault(&fault, values.plan, self.budget)
+            if fault.code == FAULT_TOO_MUCH:
+                raise LimitError(f"column {field_path(values.plan, 0)!r}: the values {self.budget.too_much()}")
+            raise_append_fault(&fault, values.plan)
         return 0
 
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,

@@ -7,7 +7,7 @@ the values of the outer ones follow them.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, int8_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
@@ -21,8 +21,8 @@ from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_INDEX, FAULT_MEMORY, Fault, fail
 from arrowipc.inline.layouts cimport LAYOUTS, has_offsets
-from arrowipc.inline.loads cimport get_bit, loose_i16, loose_i32, loose_i64, unlikely
-from arrowipc.inline.minmax cimport Number, widen
+from arrowipc.inline.loads cimport get_bit, unlikely
+from arrowipc.inline.minmax cimport integer_bounds
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
     PlanData,
@@ -138,30 +138,15 @@ cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count
     return fail(fault, FAULT_FULL, f, 1, stopped, numbers[index], limit)
 
 
-cdef inline bint all_below(const Number* indices, int64_t n, int64_t end) noexcept nogil:
-    cdef Number low = 0, high = 0
-    widen(indices, n, &low, &high)
-    return low >= 0 and <int64_t> high < end
-
-
 cdef int check_indices(const ColumnsData* d, int32_t f, int64_t start, int64_t count, int64_t n_values,
                        Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* bits = validity(d, f)
     cdef const uint8_t* p = d.extents[field.first_buffer + 1].data + start * field.width
-    cdef int64_t i, index = 0
-    cdef bint fits = False
-    # Nulls mostly have a good index too. Taken as signed, unsigned indices that are very large are negative: the loop
-    # decides about these.
-    if n_values and field.width == 4:
-        fits = all_below(<const loose_i32*> p, count, n_values)
-    elif n_values and field.width == 2:
-        fits = all_below(<const loose_i16*> p, count, n_values)
-    elif n_values and field.width == 1:
-        fits = all_below(<const int8_t*> p, count, n_values)
-    elif n_values:
-        fits = all_below(<const loose_i64*> p, count, n_values)
-    if fits:
+    cdef int64_t i, index = 0, low = 0, high = 0
+    # Nulls mostly have a good index too. Unsigned ones from 2^63 on are negative here: the loop decides about these.
+    if (n_values and integer_bounds(p, field.width, field.flags & FIELD_SIGNED, count, NULL, 0, &low, &high)
+            and 0 <= low <= high < n_values):
         return 0
     for i in range(start, start + count):
         if (bits == NULL or get_bit(bits, i)) and index_at(d, f, i, n_values, &index, fault) < 0:
@@ -173,7 +158,6 @@ cdef int check_indices(const ColumnsData* d, int32_t f, int64_t start, int64_t c
 
 
 cdef str place_path(tuple place):
-    """Dotted path of a field. A place is (place of the dictionary around the field or None, plan, field)."""
     cdef Plan plan = place[1]
     cdef int32_t field = place[2]
     cdef list parts = []
@@ -252,9 +236,7 @@ cdef int raise_index_fault(const Fault* fault, Columns columns, tuple dictionari
 
 cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tuple dictionaries, int64_t start,
                         int64_t count, tuple outer, Budget budget):
-    """`columns` with the indices of their encoded `fields` transposed by `maps` (None: all must be null).
-
-    Only rows start .. start + count are; the indices of others mean nothing. The result has `plan`, which is of
+    """Only rows start .. start + count are transposed; other indices mean nothing. The result has `plan`, which is of
     the same shape, and `dictionaries`; a batch in which no index changes is returned itself. `outer`: the place
     of the dictionary that `columns` are, None for a batch. `budget` (or None) pays an eighth of the indices: children
     that are used in any order are rewritten as a whole whenever a delta comes.
@@ -311,8 +293,6 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
 
 
 cdef class TransposeMap:
-    """The number that each value of one dictionary has in a table."""
-
     def __cinit__(self):
         self.identity = True
 
@@ -354,8 +334,6 @@ cdef class TransposeMap:
 
 
 cdef class Unifier:
-    """One dictionary that has every value of many dictionaries once."""
-
     cdef int check_version(self) except -1:
         if self.version != self.table.version:
             # Values were taken back: their numbers may stand for others by now.

@@ -1,5 +1,5 @@
 # The pieces of a message body on their way out, in order; nobody has put them together yet.
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from arrowipc.inline.loads cimport copy_bytes
@@ -36,3 +36,11 @@ cdef inline uint8_t* put_part(uint8_t* out, const BodyPart* part, int64_t alignm
     if part.size:
         copy_bytes(out, part.data, part.size)
     return out + part.size + pad
+
+
+cdef inline uint8_t* put_parts(uint8_t* out, const BodyPart* parts, int32_t n_parts, int64_t alignment) noexcept nogil:
+    """Put a body together at `out`, which has room for it; returns where it ends."""
+    cdef int32_t i
+    for i in range(n_parts):
+        out = put_part(out, &parts[i], alignment)
+    return out

@@ -94,9 +94,6 @@ cdef class LoopDictionaries:
     cdef int64_t made               # bytes that `fill` has made
     cdef int64_t inflated           # bytes that the last dictionary has beyond its message
 
-    cdef int prepare(self, SchemaMapping mapping, list known) except -1
-    cdef int add_dictionary(self, int64_t id, Plan values) except -1
-
     # A new payload begins.
     cdef void begin(self) noexcept nogil
     # Whether a message is one that the cache holds already, which then has arrived: returns the bytes of its body, else

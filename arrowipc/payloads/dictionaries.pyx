@@ -34,8 +34,8 @@ from arrowipc.payloads.schema_mapping cimport (
     HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, EncodedField, SchemaMapping, find_mapping, piece_bytes, plain_schema,
     raise_mapping_fault, set_values,
 )
-from arrowipc.read.decoders cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, decode_batch_into, dictionaries_of
-from arrowipc.read.decompress cimport Inflater
+from arrowipc.read.decoders cimport decode_batch_into, dictionaries_of
+from arrowipc.read.decompress cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, Inflater
 from arrowipc.read.framing cimport CutMessage
 
 from arrowipc.distinct.unifier import IndicesFull
@@ -544,50 +544,6 @@ cdef class LoopDictionaries:
         self.made += size
         return DECODED
 
-    # -- setting up --
-
-    cdef int prepare(self, SchemaMapping mapping, list known) except -1:
-        """Take over the dictionaries: [DictionaryPlan], those of `mapping.plan` first, which alone are read."""
-        cdef int32_t n = len(known), i
-        cdef const EncodedField* field
-        cdef DictionaryPlan dictionary
-        cdef TransposeMap map
-        self.cache = <CachedDictionary*> new_zeros(n, sizeof(CachedDictionary))
-        self.lengths = <int64_t*> new_zeros(n, sizeof(int64_t))
-        self.order = <int32_t*> new_zeros(n, sizeof(int32_t))
-        self.maps = <CachedMap*> new_zeros(mapping.n_encoded, sizeof(CachedMap))
-        self.columns = []
-        self.transpose_maps = []
-        for i, dictionary in enumerate(known):
-            self.add_dictionary(dictionary.id, dictionary.values if i < len(mapping.plan.dictionaries) else None)
-        for i in range(mapping.n_encoded):
-            field = &mapping.encoded[i]
-            if field.how == HOW_TRANSPOSED:
-                map = TransposeMap.__new__(TransposeMap)
-                self.transpose_maps.append(map)
-                self.maps[i] = CachedMap(mapping.plan.d.fields[field.read].dictionary, field.dictionary, -1, 0,
-                                         <PyObject*> map)
-        return 0
-
-    cdef int add_dictionary(self, int64_t id, Plan plan) except -1:
-        """One more dictionary; without a plan it is not read."""
-        cdef CachedDictionary* cached = &self.cache[self.n_cached]
-        cdef Columns values
-        self.order[self.n_cached] = self.n_cached
-        cached.id = id
-        cached.metadata_size = -1
-        self.n_cached += 1
-        if plan is None:
-            return 0
-        values = Columns.__new__(Columns)
-        values.allocate(plan, MOST_BUFFERS)
-        self.columns.append(values)
-        cached.wanted = True
-        cached.values.d = &values.d
-        cached.values.room = MOST_BUFFERS
-        cached.values.prefix = <int64_t*> new_zeros(plan.d.source_views + 1, sizeof(int64_t))
-        return 0
-
 
 cdef bint is_plain(SchemaMapping mapping, OutputDictionaries output):
     """Whether all dictionaries that take part hold values without anything below them."""
@@ -608,13 +564,43 @@ cdef bint is_plain(SchemaMapping mapping, OutputDictionaries output):
 
 cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output, int level):
     cdef LoopDictionaries loop
+    cdef CachedDictionary* cached
+    cdef const EncodedField* field
+    cdef DictionaryPlan dictionary
+    cdef TransposeMap map
+    cdef Columns values
+    cdef int32_t i
     cdef dict known = {dictionary.id: dictionary for dictionary in mapping.plan.dictionaries}
     if not is_plain(mapping, output):
         return None
     for id, dictionary in dictionaries_of(mapping.whole).items():
         known.setdefault(id, dictionary)
     loop = LoopDictionaries.__new__(LoopDictionaries)
-    loop.output = output
-    loop.level = level
-    loop.prepare(mapping, list(known.values()))
+    loop.output, loop.level = output, level
+    loop.cache = <CachedDictionary*> new_zeros(len(known), sizeof(CachedDictionary))
+    loop.lengths = <int64_t*> new_zeros(len(known), sizeof(int64_t))
+    loop.order = <int32_t*> new_zeros(len(known), sizeof(int32_t))
+    loop.maps = <CachedMap*> new_zeros(mapping.n_encoded, sizeof(CachedMap))
+    loop.columns, loop.transpose_maps = [], []
+    for i, dictionary in enumerate(known.values()):
+        cached = &loop.cache[i]
+        loop.order[i] = i
+        loop.n_cached += 1
+        cached.id, cached.metadata_size = dictionary.id, -1
+        if i >= len(mapping.plan.dictionaries):
+            continue    # it is not read
+        values = Columns.__new__(Columns)
+        values.allocate(dictionary.values, MOST_BUFFERS)
+        loop.columns.append(values)
+        cached.wanted = True
+        cached.values.d = &values.d
+        cached.values.room = MOST_BUFFERS
+        cached.values.prefix = <int64_t*> new_zeros(dictionary.values.d.source_views + 1, sizeof(int64_t))
+    for i in range(mapping.n_encoded):
+        field = &mapping.encoded[i]
+        if field.how == HOW_TRANSPOSED:
+            map = TransposeMap.__new__(TransposeMap)
+            loop.transpose_maps.append(map)
+            loop.maps[i] = CachedMap(mapping.plan.d.fields[field.read].dictionary, field.dictionary, -1, 0,
+                                     <PyObject*> map)
     return loop

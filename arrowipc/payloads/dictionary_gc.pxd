@@ -1,10 +1,17 @@
 # The values of a dictionary that some elements use, as a dictionary of their own.
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData, Extent, FieldPlan, Node, ViewRange
 from arrowipc.inline.room cimport Room
+
+cdef inline Extent extent_of(const uint8_t* data, int64_t size) noexcept nogil:
+    """`size` bytes at `data`; an empty extent has no address."""
+    if size == 0:
+        data = NULL
+    return Extent(data, size)
+
 
 cdef struct FlatMemory:
     # What the buffers of a flat column lie in, of one column after the other.

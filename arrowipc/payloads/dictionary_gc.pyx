@@ -62,11 +62,6 @@ cdef int64_t flat_text(Room* text, uint8_t* offsets, int32_t width, const Column
     return end
 
 
-cdef inline void set_extent(Extent* extent, const uint8_t* data, int64_t size) noexcept nogil:
-    extent.data = data if size else NULL
-    extent.size = size
-
-
 cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldPlan* field, const ColumnsData* values,
                        const int64_t* numbers, int64_t n, int64_t most, Fault* fault) noexcept nogil:
     cdef int64_t bits = bitmap_bytes(n), nulls = 0, size, text = 0, i
@@ -82,17 +77,17 @@ cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldP
     # Whether there are nulls or not, as `take_into` counts it where the values have some.
     most -= bits
     size = size_needed(field, 1, n)
-    set_extent(out, NULL, 0)
+    out[0] = Extent(NULL, 0)
     if nulls:
         to = make_room(&memory.validity, bits)
         if to == NULL:
             return fail(fault, FAULT_MEMORY)
         flat_bits(to, NULL, numbers, n)
-        set_extent(out, to, bits)
+        out[0] = Extent(to, bits)
     to = make_room(&memory.values, size) if size <= most else NULL
     if to == NULL:
         return fail(fault, FAULT_MEMORY)
-    set_extent(out + 1, to, size)
+    out[1] = extent_of(to, size)
     if values != NULL:
         words = values.extents[values.plan.fields[0].first_buffer + 1].data
     if kind == BUFFER_BITS:
@@ -103,7 +98,7 @@ cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldP
         text = flat_text(&memory.data, to, <int32_t> width_of(field, 1), values, numbers, n, most - size, fault)
         if text < 0:
             return -1
-        set_extent(out + 2, memory.data.data, text)
+        out[2] = extent_of(memory.data.data, text)
     return size + text + (bits if nulls else 0)
 
 

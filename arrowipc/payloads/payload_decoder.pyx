@@ -28,23 +28,22 @@ from arrowipc.metadata.schema_reader cimport plan_schema, plans_equal, project, 
 from arrowipc.payloads.cells cimport Cell, Cells, array_over, cells_from, raise_cell_fault
 from arrowipc.payloads.dictionaries cimport LoopDictionaries, OutputDictionaries, new_loop, new_output
 from arrowipc.payloads.schema_mapping cimport (
-    Made, SchemaMapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema,
+    Made, SchemaMapping, absent_mapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema,
     raise_mapping_fault,
 )
-from arrowipc.read.decoders cimport (
-    DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Dictionary, TakenDictionary, decode_batch_into,
+from arrowipc.read.decoders cimport Decoder, Dictionary, TakenDictionary, decode_batch_into
+from arrowipc.read.decompress cimport (
+    DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Inflater, Scratch, new_inflater,
 )
-from arrowipc.read.decompress cimport Inflater, Scratch, new_inflater
-from arrowipc.read.file_decoder cimport FileDecoder
 from arrowipc.metadata.checksums cimport verify_of
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, cut_message, stream_agrees
 from arrowipc.read.stream_decoder cimport StreamDecoder
 
-from arrowipc.arguments import check_choice, check_text, described
+from arrowipc.arguments import check_choice, check_integer, check_text, described
 from arrowipc.datatypes import Field, Int
 from arrowipc.distinct.unifier import IndicesFull
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
-from arrowipc.read.file_decoder import TAIL_SIZE, footer_range
+from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.schemas import Schema
 from arrowipc.values.from_python import insert_column
 
@@ -128,15 +127,12 @@ cdef class PayloadDecoder:
 
     # What was asked for
     cdef LimitsData limits
-    cdef object limits_object
-    cdef object validate
-    cdef object verify
+    cdef dict keywords              # of decoders of single payloads
     cdef bint verifies
     cdef int level
     cdef object columns
     cdef object on_error
     cdef bint decode                # dictionaries become plain values
-    cdef bint use_threads
     cdef object index_name          # of the parent index, None: not wanted
     cdef int64_t max_rows           # INT64_MAX: any
     cdef int64_t max_bytes
@@ -392,24 +388,30 @@ cdef class PayloadDecoder:
             return True
         if why == STOPPED_SCHEMA or self.mapping is None:
             cells.get(self.at, &cell, &fault)
-            if self.find_other(&cell) or self.adopt(&cell, cells.owner(self.at)):
+            if self.change_mapping(&cell, cells.owner(self.at)):
                 return True
         return self.decode_alone(cells)
 
-    cdef bint adopt(self, const Cell* cell, object owner) except -1:
-        """Take the mapping of the schema that a payload begins with, if it has one that the loop does not know yet."""
-        cdef SchemaMapping before = self.mapping
+    cdef bint change_mapping(self, const Cell* cell, object owner) except -1:
+        """Take the mapping of the schema that a payload begins with, if it is not the one at hand already."""
+        cdef SchemaMapping mapping, before = self.mapping
         cdef CutMessage cut
         cdef Envelope message
         cdef Fault fault
-        cdef Plan plan
-        if (self.level >= LEVEL_STRICT or cut_message(cell.data, cell.size, &self.limits, &cut) != FRAME_MESSAGE
-                or open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
+        cdef Plan plan = self.given
+        if cut_message(cell.data, cell.size, &self.limits, &cut) != FRAME_MESSAGE:
+            return False
+        for mapping in self.mappings:
+            if self.first_of(mapping, &cut) != FIRST_OTHER:
+                self.mapping = mapping
+                if mapping is not before:
+                    return True
+                break
+        if (self.level >= LEVEL_STRICT or open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
                 or (message.body_length if message.kind == MessageHeader_Schema
-                    else self.given is None or not is_data(message.kind))):
+                    else plan is None or not is_data(message.kind))):
             return False
         try:
-            plan = self.given
             if message.kind == MessageHeader_Schema:
                 plan = read_plan(cut.metadata, cut.metadata_size, message.header.pos, &self.limits, owner)
             self.mapping_for(plan)
@@ -417,17 +419,6 @@ cdef class PayloadDecoder:
             return False        # `decode_alone` says why
         self.mapping.messaged = self.mapping.messaged or self.mapping.whole is plan
         return self.mapping is not before
-
-    cdef bint find_other(self, const Cell* cell) except -1:
-        """Take the mapping of a payload's schema, if there is one already that is not the one at hand."""
-        cdef SchemaMapping mapping
-        cdef CutMessage cut
-        if cut_message(cell.data, cell.size, &self.limits, &cut) == FRAME_MESSAGE:
-            for mapping in self.mappings:
-                if self.first_of(mapping, &cut) != FIRST_OTHER:
-                    found, self.mapping = mapping is not self.mapping, mapping
-                    return found
-        return False
 
     cdef bint decode_alone(self, Cells cells) except -1:
         """Decode the cell at hand outside the loop; False: the output is as large as it may be."""
@@ -509,8 +500,9 @@ cdef class PayloadDecoder:
             self.pending += 1
             return 0
         if self.blank is None:
-            self.blank = find_mapping(self.out, self.out, False)
-        if self.blank.spread_nulls(1, INT64_MAX, &fault) < 0:
+            self.blank = absent_mapping(self.out)
+            self.blank.decoded.d.length = 1
+        if self.blank.spread(&self.blank.decoded.d, INT64_MAX, &fault) < 0:
             raise_mapping_fault(&fault, self.out)
         if self.builder.append_data(&self.blank.piece.d, NULL, NULL, &fault) < 0:
             raise_append_fault(&fault, self.out)
@@ -524,7 +516,7 @@ cdef class PayloadDecoder:
         owner = cells.owner(self.at)
         if cell.size >= 6 and memcmp(cell.data, MAGIC, 6) == 0:
             return self.decode_file(cell, owner)
-        reader = PayloadReader(None, self.validate, self.limits_object, self.use_threads, True, self.verify)
+        reader = PayloadReader(**self.keywords)
         reader.target = self
         reader.size = cell.size
         reader.feed(window(cell.data, cell.size, owner), True)
@@ -534,25 +526,25 @@ cdef class PayloadDecoder:
         """A whole file."""
         cdef object data = window(cell.data, cell.size, owner)
         cdef Source source = Source(data)
-        cdef FileDecoder decoder
+        cdef Decoder decoder
         cdef SchemaMapping mapping
         cdef int64_t before, i
         start, length = footer_range(bytes(data[:8]), bytes(data[max(cell.size - TAIL_SIZE, 0):]), cell.size)
-        decoder = FileDecoder(data[start:start + length], start, validate=self.validate, limits=self.limits_object,
-                              use_threads=self.use_threads, verify=self.verify)
+        file = FileDecoder(data[start:start + length], start, **self.keywords)
         if self.verifies:
-            for at, stop in decoder.to_check:
-                decoder.check(at, data[at:stop])
-        mapping = self.mapping_for(decoder.footer.plan)
-        decoder.decoder.open_as(decoder.footer.plan, mapping.plan)
-        for i in range(decoder.num_dictionaries):
-            self.made.bound(&decoder.decoder.limits, cell.size)
-            before = decoder.decoder.dictionary_bytes
-            decoder.load_dictionary(i, source, decoder.block(i, dictionary=True)[0])
-            self.made.count(decoder.decoder.dictionary_bytes - before - cell.size, cell.size)
-        for i in range(decoder.num_record_batches):
-            self.made.bound(&decoder.decoder.limits, cell.size)
-            self.add(decoder.batch(i, source, decoder.block(i)[0]), mapping, cell.size)
+            for at, stop in file.to_check:
+                file.check(at, data[at:stop])
+        decoder = file.decoder
+        mapping = self.mapping_for(decoder.plan)
+        decoder.open_as(decoder.plan, mapping.plan)
+        for i in range(file.num_dictionaries):
+            self.made.bound(&decoder.limits, cell.size)
+            before = decoder.dictionary_bytes
+            file.load_dictionary(i, source, file.block(i, dictionary=True)[0])
+            self.made.count(decoder.dictionary_bytes - before - cell.size, cell.size)
+        for i in range(file.num_record_batches):
+            self.made.bound(&decoder.limits, cell.size)
+            self.add(file.batch(i, source, file.block(i)[0]), mapping, cell.size)
         return 0
 
     cdef int add(self, Columns columns, SchemaMapping mapping, int64_t size) except -1:
@@ -675,14 +667,8 @@ cdef class PayloadReader(StreamDecoder):
     cdef SchemaMapping mapping
     cdef int64_t size               # bytes of the payload
 
-    cdef int begin(self) except -1:
-        """Take in a schema message: what is read of it is what the output wants."""
-        if self.envelope.body_length:
-            raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
-        return self.enter(read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
-                                    self.metadata_owner))
-
     cdef int enter(self, Plan whole) except -1:
+        """Take in a schema: what is read of it is what the output wants."""
         # First what a reader would refuse, then what the output has no place for.
         self.decoder.open(whole)
         self.mapping = self.target.mapping_for(whole)
@@ -806,14 +792,6 @@ cdef class DecodedPayloads:
         return f"<DecodedPayloads: {', '.join(parts)}>"
 
 
-cdef int64_t at_most(str name, object value) except -1:
-    if value is None:
-        return INT64_MAX
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= INT64_MAX:
-        raise UsageError(f"{name} must be a positive integer or None, found {value!r}")
-    return value
-
-
 def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on_error="raise", validate="full",
                     limits=None, max_rows=None, max_bytes=None, dictionaries="unify", start=0, bare=True,
                     use_threads=True, verify=False):
@@ -908,23 +886,19 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     check_choice("dictionaries", dictionaries, ("unify", "decode"))
     if not isinstance(parent_index, bool):
         parent_index = check_text("parent_index, if it is no bool,", parent_index)
-    if not isinstance(start, int) or not 0 <= start <= INT64_MAX:
-        raise UsageError(f"start must be the number of a cell, found {start!r}")
-    decoder.limits_object = limits
+    decoder.keywords = {"validate": validate, "limits": limits, "use_threads": use_threads, "verify": verify}
     decoder.made = new_made(limits)
     decoder.limits = decoder.made.limits
-    decoder.validate = validate
-    decoder.verify, decoder.verifies = verify, verify_of(verify) != 0
+    decoder.verifies = verify_of(verify) != 0
     decoder.columns = columns
     decoder.on_error = on_error
     decoder.decode = dictionaries == "decode"
-    decoder.use_threads = use_threads
     decoder.inflater = new_inflater(use_threads)
     decoder.index_name = None if parent_index is False else "parent_index" if parent_index is True else parent_index
-    decoder.max_rows = at_most("max_rows", max_rows)
-    decoder.max_bytes = at_most("max_bytes", max_bytes)
+    decoder.max_rows = INT64_MAX if max_rows is None else check_integer("max_rows", max_rows, 1, INT64_MAX)
+    decoder.max_bytes = INT64_MAX if max_bytes is None else check_integer("max_bytes", max_bytes, 1, INT64_MAX)
     decoder.strict = schema is None and columns is None
-    decoder.start = decoder.at = start
+    decoder.start = decoder.at = check_integer("start", start, 0, INT64_MAX)
     decoder.mappings = []
     decoder.failures = []
     decoder.counts = Memory(64)

@@ -6,7 +6,6 @@ the same truncator and encoder, range by range, into one block of memory that gr
 and custom metadata take the GIL.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
@@ -17,9 +16,9 @@ from arrowipc.columns.record_batch cimport RecordBatch, select_columns
 from arrowipc.columns.take cimport integers
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.distinct.unifier cimport transpose
-from arrowipc.inline.body_parts cimport BodyPart, put_part
+from arrowipc.inline.body_parts cimport put_parts
 from arrowipc.inline.fault cimport FAULT_MEMORY, Fault, fail
-from arrowipc.inline.plan cimport FIELD_ENCODED, FIELD_NULLABLE, FIELD_ORDERED, ColumnsData, FieldPlan
+from arrowipc.inline.plan cimport FIELD_ENCODED, FIELD_ORDERED, ColumnsData, FieldPlan
 from arrowipc.inline.room cimport Room, make_room, new_zeros
 from arrowipc.metadata.schema_reader cimport plan_schema
 from arrowipc.payloads.cells cimport array_over
@@ -28,7 +27,7 @@ from arrowipc.payloads.dictionary_gc cimport (
 )
 from arrowipc.payloads.group_runs cimport find_runs, first_rows
 from arrowipc.write.batch_encoder cimport Encoder
-from arrowipc.write.batch_writer cimport BatchWriter, EncodeOptions
+from arrowipc.write.batch_writer cimport BatchWriter, refused_field
 from arrowipc.write.dictionary_writer cimport Emission
 
 from collections import namedtuple
@@ -107,13 +106,9 @@ cdef class PayloadEncoder:
     cdef Truncator truncator
     cdef RecordBatch batch
     cdef tuple pairs                # custom metadata of the batch
-    cdef bytes common               # what is in every cell: schema message, whole dictionaries
-    cdef bytes end
+    cdef Source common              # what is in every cell: schema message, whole dictionaries
+    cdef Source end
     cdef int64_t schema_size
-    cdef const uint8_t* common_data
-    cdef int64_t common_size
-    cdef const uint8_t* end_data
-    cdef int64_t end_size
     cdef Shared* shared             # dictionary messages, in their order
     cdef int32_t n_shared
     cdef bint used_values           # some of them may be written in part
@@ -146,11 +141,7 @@ cdef class PayloadEncoder:
         self.begin(schema, with_schema, trim_dictionaries)
         self.truncator = self.writer.truncator
         end = b"" if not with_end else bytes(4) if self.encoder.legacy else b"\xff\xff\xff\xff" + bytes(4)
-        self.end = self.closing_message() + end if self.encoder.checksum else end
-        self.common_data = <const uint8_t*> PyBytes_AS_STRING(self.common)
-        self.common_size = len(self.common)
-        self.end_data = <const uint8_t*> PyBytes_AS_STRING(self.end)
-        self.end_size = len(self.end)
+        self.end = Source(self.closing_message() + end if self.encoder.checksum else end)
         self.raw = self.encoder.compressor is None and not self.pairs
         self.careful = self.writer.has_required
         for f in range(batch.d.plan.n_fields):
@@ -199,8 +190,8 @@ cdef class PayloadEncoder:
             self.shared[i].count = emission.values.d.length
             if trim_dictionaries and is_reducible(emission.values) and not below_others(writer.plan, emission.id):
                 self.open_shared(&self.shared[i], emission.values)
-        self.common = bytes(target)
-        self.fixed = len(self.common) + LEAST_MESSAGE
+        self.common = Source(bytes(target))
+        self.fixed = self.common.size + LEAST_MESSAGE
         for i in range(self.n_shared):
             if self.shared[i].used.values != NULL:
                 self.fixed -= self.shared[i].size
@@ -338,30 +329,22 @@ cdef inline int put_bytes(PayloadEncoder k, const uint8_t* data, int64_t size) n
 
 cdef int put_message(PayloadEncoder k) noexcept nogil:
     """The message that was just encoded."""
-    cdef const BodyPart* parts = k.encoder.parts
     cdef int64_t head = k.encoder.head_size
-    cdef int32_t i, n = k.encoder.n_parts
     cdef uint8_t* out = take(k, head + k.encoder.body_length)
     if out == NULL:
         return RAISED
     memcpy(out, k.encoder.head, head)
-    out += head
-    for i in range(n):
-        out = put_part(out, &parts[i], k.encoder.alignment)
+    put_parts(out + head, k.encoder.parts, k.encoder.n_parts, k.encoder.alignment)
     return 0
 
 
 cdef int encode_with_gil(PayloadEncoder k, const ColumnsData* d, int64_t position, bint dictionary,
                          int64_t id, int64_t number) noexcept with gil:
-    cdef EncodeOptions encode_options = k.writer.encode_options
-    cdef const uint8_t* chosen = NULL
     try:
         if dictionary:
             k.encoder.encode(d, NULL, (), position, True, id)
         else:
-            if encode_options.chosen is not None:
-                chosen = <const uint8_t*> PyBytes_AS_STRING(encode_options.chosen)
-            k.encoder.encode(d, chosen, k.pairs, position)
+            k.encoder.encode(d, k.writer.encode_options.chosen_data, k.pairs, position)
         if k.encoder.checksum:
             k.encoder.sign(number)
     except BaseException as error:
@@ -376,20 +359,6 @@ cdef inline int encode(PayloadEncoder k, const ColumnsData* d, int64_t position,
     if k.raw and k.encoder.encode_raw(d, position, dictionary, id):
         return 0
     return encode_with_gil(k, d, position, dictionary, id, number)
-
-
-cdef bint acceptable(PayloadEncoder k) noexcept nogil:
-    """Whether the writer would take the truncated rows; if not, `raise_outcome` lets it say why."""
-    cdef const ColumnsData* d = &k.truncator.d
-    cdef int32_t i, f
-    for f in range(d.plan.n_fields):
-        if d.nodes[f].length > INT32_MAX:
-            return False
-    for i in range(d.plan.n_columns):
-        f = d.plan.columns[i]
-        if d.nodes[f].null_count and not d.plan.fields[f].flags & FIELD_NULLABLE:
-            return False
-    return True
 
 
 cdef int put_used(PayloadEncoder k, Shared* one, int64_t start, Fault* fault) noexcept nogil:
@@ -441,7 +410,7 @@ cdef int put_dictionaries(PayloadEncoder k, int64_t start, Fault* fault) noexcep
         if one.used.values != NULL:
             found = put_used(k, one, start, fault)
         if found == 1:
-            found = put_bytes(k, k.common_data + one.at, one.size)
+            found = put_bytes(k, k.common.data + one.at, one.size)
         if found < 0:
             k.blamed = i
             return found
@@ -455,9 +424,9 @@ cdef int encode_cell(PayloadEncoder k, int64_t i, Fault* fault) noexcept nogil:
     cdef int found
     if k.truncator.truncate(&k.batch.d, offsets[0], offsets[1] - offsets[0], fault) < 0:
         return BAD_COLUMNS
-    if k.careful and not acceptable(k):
+    if k.careful and refused_field(&k.truncator.d, False) >= 0:
         return BAD_ROWS
-    found = put_bytes(k, k.common_data, k.schema_size if k.used_values else k.common_size)
+    found = put_bytes(k, k.common.data, k.schema_size if k.used_values else k.common.size)
     if found == 0 and k.used_values:
         found = put_dictionaries(k, start, fault)
     if found == 0:
@@ -465,7 +434,7 @@ cdef int encode_cell(PayloadEncoder k, int64_t i, Fault* fault) noexcept nogil:
     if found == 0:
         found = put_message(k)
     if found == 0:
-        found = put_bytes(k, k.end_data, k.end_size)
+        found = put_bytes(k, k.end.data, k.end.size)
     if found == 0 and k.used > INT32_MAX and not k.large:
         found = BAD_SIZE
     return found

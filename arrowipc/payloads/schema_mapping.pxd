@@ -6,9 +6,9 @@ from arrowipc._core cimport Columns, Plan
 from arrowipc.distinct.memo_table cimport Budget
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.loads cimport add_overflows, mul_overflows
-from arrowipc.inline.plan cimport ColumnsData, Extent, LimitsData
+from arrowipc.inline.plan cimport ColumnsData, LimitsData
 from arrowipc.inline.room cimport Room
-from arrowipc.payloads.dictionary_gc cimport FlatMemory
+from arrowipc.payloads.dictionary_gc cimport FlatMemory, extent_of
 from arrowipc.read.decoders cimport BatchTarget
 
 cdef enum:
@@ -74,18 +74,15 @@ cdef class SchemaMapping:
     cdef int reserve(self, int64_t variadic) except -1
     # Make `piece` of the columns `d`; encoded fields are left to the caller. -1: `fault`.
     cdef int spread(self, const ColumnsData* d, int64_t most, Fault* fault) noexcept nogil
-    # Make `piece` `rows` rows of nulls.
-    cdef int spread_nulls(self, int64_t rows, int64_t most, Fault* fault) noexcept nogil
     cdef int check_nulls(self, const ColumnsData* d, Fault* fault) noexcept nogil
-    cdef int allocate(self, int64_t guarded) except -1
-    cdef int set_entries(self, list entries, list guarded) except -1
-    cdef int set_identity(self) except -1
-    cdef int find_encoded(self) except -1
+    cdef int complete(self, list guarded) except -1
 
 
 # The mapping of payloads with the schema `whole` to the output's, `out`; UsageError where there is none. `strict`: a
 # column that `out` has not is an error too.
 cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict)
+# That of payloads that have none of the output's columns: `spread` makes nulls.
+cdef SchemaMapping absent_mapping(Plan out)
 # Raise what `spread` or an append found.
 cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1
 # A schema without dictionaries, whose values stand in their place.
@@ -94,9 +91,7 @@ cdef object plain_schema(object schema)
 
 cdef inline void set_values(ColumnsData* d, int32_t f, const uint8_t* data, int64_t size) noexcept nogil:
     """Let field f have these values, or indices."""
-    cdef Extent* extent = &d.extents[d.plan.fields[f].first_buffer + 1]
-    extent.data = data if size else NULL
-    extent.size = size
+    d.extents[d.plan.fields[f].first_buffer + 1] = extent_of(data, size)
 
 
 cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:

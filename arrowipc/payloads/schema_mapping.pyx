@@ -17,11 +17,11 @@ from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec, size_needed
 from arrowipc.inline.loads cimport add_overflows, get_bit, mul_overflows
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT,
-    ColumnsData, Extent, FieldPlan, LimitsData, Node, copy_tables, place_field,
+    ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange, copy_tables, place_field,
 )
 from arrowipc.inline.room cimport Room, make_room, new_zeros
 from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema, plans_equal
-from arrowipc.payloads.dictionary_gc cimport free_flat
+from arrowipc.payloads.dictionary_gc cimport extent_of, free_flat
 
 from arrowipc.errors import LimitError, UsageError
 
@@ -42,8 +42,7 @@ cdef int zeros(Blanks* b, Extent* extent, int64_t elements, int64_t width, Fault
             return fail(fault, FAULT_MEMORY)
         b.n_zeros = room
         b.moved = True
-    extent.data = b.zeros if size else NULL
-    extent.size = size
+    extent[0] = extent_of(b.zeros, size)
     return 0
 
 
@@ -62,8 +61,7 @@ cdef int codes_of(Blanks* b, Extent* extent, int32_t code, int64_t count, Fault*
             return fail(fault, FAULT_MEMORY)
         memset(b.codes[code].data, code, b.codes[code].size)
         b.moved = True
-    extent.data = b.codes[code].data if count else NULL
-    extent.size = count
+    extent[0] = extent_of(b.codes[code].data, count)
     return 0
 
 
@@ -76,8 +74,7 @@ cdef int blank(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault
     cdef int32_t k
     d.nodes[f] = Node(n, n if field.layout == LAYOUT_NULL or (null and spec.has_validity) else 0, 0)
     for k in range(field.n_buffers):
-        extent[k].data = NULL
-        extent[k].size = 0
+        extent[k] = Extent(NULL, 0)
     if not spec.has_validity and spec.n_children:
         return blank_codes(b, d, f, n, fault)
     for k in range(field.n_buffers):
@@ -87,8 +84,7 @@ cdef int blank(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault
         if size >= 0 and zeros(b, &extent[k], size, 1, fault) < 0:
             return -1
     if field.view >= 0:
-        d.views[field.view].first = d.plan.n_buffers
-        d.views[field.view].count = 0
+        d.views[field.view] = ViewRange(d.plan.n_buffers, 0)
     if spec.n_children == 0:
         return 0
     if field.layout == LAYOUT_FIXED_LIST:
@@ -123,10 +119,8 @@ cdef int blank_codes(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* fau
             return fail(fault, FAULT_FULL, f, -1, -1, n, largest(ends.width, True), b"run ends")
         b.ends[f] = n
         extent = &d.extents[ends.first_buffer]
-        extent[0].data = NULL
-        extent[0].size = 0
-        extent[1].data = <const uint8_t*> &b.ends[f] if n else NULL
-        extent[1].size = ends.width if n else 0
+        extent[0] = Extent(NULL, 0)
+        extent[1] = extent_of(<const uint8_t*> &b.ends[f], ends.width if n else 0)
         d.nodes[child] = Node(1 if n else 0, 0, 0)
         return blank(b, d, ends.end, 1 if n else 0, True, fault)
     if field.n_children == 0:
@@ -185,64 +179,35 @@ cdef class SchemaMapping:
         self.target.room = room
         return 0
 
-    cdef int allocate(self, int64_t guarded) except -1:
-        """Room for what is found about the fields, of which so many are guarded."""
-        cdef int32_t n = self.out.d.n_fields
-        self.origins = <Origin*> new_zeros(n, sizeof(Origin))
-        if guarded:
-            self.guarded = <int32_t*> new_zeros(guarded, sizeof(int32_t))
-        self.target.prefix = <int64_t*> new_zeros(self.plan.d.source_views + 1, sizeof(int64_t))
-        self.blanks.ends = <int64_t*> new_zeros(n, sizeof(int64_t))
-        self.n_guarded = guarded
-        return self.reserve(0)
-
-    cdef int set_entries(self, list entries, list guarded) except -1:
-        """Take over what was found: (how, field of `plan`) per field of `out`."""
-        cdef int32_t i
-        self.allocate(len(guarded))
-        self.alike = True
-        for i, entry in enumerate(entries):
-            if entry is not None:
-                self.origins[i].how = entry[0]
-                self.origins[i].field = entry[1]
-            self.alike = self.alike and entry in ((HOW_READ, i), (HOW_TRANSPOSED, i))
-        for i, field in enumerate(guarded):
-            self.guarded[i] = field
-        return self.find_encoded()
-
-    cdef int set_identity(self) except -1:
-        """Every field is itself: few payloads at a time would wait longer for the comparison than for their rows."""
-        cdef int32_t i
-        self.allocate(0)
-        for i in range(self.out.d.n_fields):
-            self.origins[i].field = i
-            if self.out.d.fields[i].dictionary >= 0:
-                self.origins[i].how = HOW_TRANSPOSED
-        self.alike = True
-        return self.find_encoded()
-
-    cdef int find_encoded(self) except -1:
-        """List the fields whose values change their form."""
+    cdef int complete(self, list guarded) except -1:
+        """After `plan` and `origins` are set: the fields that must not have nulls, and those that change their form."""
         cdef const FieldPlan* out
+        cdef const Origin* origin
         cdef EncodedField* field
         cdef int32_t i, n = self.out.d.n_fields
+        self.target.prefix = <int64_t*> new_zeros(self.plan.d.source_views + 1, sizeof(int64_t))
+        self.blanks.ends = <int64_t*> new_zeros(n, sizeof(int64_t))
+        self.guarded = <int32_t*> new_zeros(len(guarded), sizeof(int32_t))
+        for f in guarded:
+            self.guarded[self.n_guarded] = f
+            self.n_guarded += 1
+        self.alike = True
         for i in range(n):
-            if self.origins[i].how < HOW_TRANSPOSED:
+            origin = &self.origins[i]
+            self.alike = self.alike and origin.field == i and origin.how in (HOW_READ, HOW_TRANSPOSED)
+            if origin.how < HOW_TRANSPOSED:
                 continue
             if self.encoded == NULL:
                 self.encoded = <EncodedField*> new_zeros(n, sizeof(EncodedField))
             out = &self.out.d.fields[i]
             field = &self.encoded[self.n_encoded]
-            field.how = self.origins[i].how
-            field.out = i
-            field.read = self.origins[i].field
-            field.dictionary = -1
+            field.how, field.out, field.read, field.dictionary = origin.how, i, origin.field, -1
             if field.how != HOW_DECODED:
                 field.dictionary = out.dictionary
                 field.limit = largest(out.width, (out.flags & FIELD_SIGNED) != 0)
             self.n_encoded += 1
         self.direct = self.alike and self.n_encoded == 0
-        return 0
+        return self.reserve(0)
 
     cdef int spread(self, const ColumnsData* d, int64_t most, Fault* fault) noexcept nogil:
         cdef int found
@@ -259,21 +224,6 @@ cdef class SchemaMapping:
             found = spread_fields(self.origins, &self.blanks, d, &self.piece.d, fault)
             if found < 0 or not self.blanks.moved:
                 return found
-
-    cdef int spread_nulls(self, int64_t rows, int64_t most, Fault* fault) noexcept nogil:
-        cdef ColumnsData* piece = &self.piece.d
-        cdef int32_t i
-        self.blanks.most = most
-        piece.length = rows
-        piece.n_extents = piece.plan.n_buffers
-        while True:
-            self.blanks.moved = False
-            self.blanks.used = 0
-            for i in range(piece.plan.n_columns):
-                if blank(&self.blanks, piece, piece.plan.columns[i], rows, True, fault) < 0:
-                    return -1
-            if not self.blanks.moved:
-                return 0
 
     cdef int check_nulls(self, const ColumnsData* d, Fault* fault) noexcept nogil:
         """Whether a field has nulls that the output must not have."""
@@ -360,7 +310,7 @@ cdef class Matching:
     cdef Plan whole, out
     cdef bint strict
     cdef int32_t taken          # fields of the arranged plan so far
-    cdef list entries           # of SchemaMapping.set_entries
+    cdef Origin* origins        # SchemaMapping.origins
     cdef list guarded
     cdef list sources           # fields of `whole`, in the order in which they are taken
 
@@ -384,7 +334,7 @@ cdef class Matching:
                 if other is not None:
                     # To take it for missing would lose its values.
                     raise UsageError(f"column {'.'.join((*path, field.name))!r}: the payload spells it {other!r}")
-                self.entries[place] = (HOW_ABSENT, -1)
+                self.origins[place] = Origin(HOW_ABSENT, -1)
                 continue
             used[field.name] = at = waiting[field.name].pop()
             chosen.append(self.field(field, place, theirs[at], sources[at], (*path, field.name), True))
@@ -410,7 +360,7 @@ cdef class Matching:
             how = HOW_ENCODED
         elif type(a) is not type(b) or not same_shell(a, b, types):
             raise self.refuse(path, a, b)
-        self.entries[place] = (how, self.taken)
+        self.origins[place] = Origin(how, self.taken)
         if theirs.nullable and not ours.nullable:
             self.guarded.append(self.taken)
         self.taken += 1
@@ -450,38 +400,53 @@ cdef bint same_shell(object a, object b, object types) except -1:
     return bool(a.children) or isinstance(a, types.Struct) or a == b
 
 
-cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict):
+cdef SchemaMapping new_mapping(Plan whole, Plan out):
+    """A mapping whose `plan` and `origins` are to be found."""
     cdef SchemaMapping mapping = SchemaMapping.__new__(SchemaMapping)
-    mapping.whole = whole
-    mapping.out = out
-    if whole is out or (whole.d.whole and out.d.whole and plans_equal(whole, out)):
-        mapping.plan = whole
-        mapping.set_identity()
-    else:
-        match(mapping, strict)
+    mapping.whole, mapping.out = whole, out
+    mapping.origins = <Origin*> new_zeros(out.d.n_fields, sizeof(Origin))
     return mapping
 
 
-cdef int match(SchemaMapping mapping, bint strict) except -1:
+cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict):
+    cdef SchemaMapping mapping = new_mapping(whole, out)
+    cdef int32_t i
+    if not (whole is out or (whole.d.whole and out.d.whole and plans_equal(whole, out))):
+        return match(mapping, strict)
+    # Few payloads at a time would wait longer for the comparison than for their rows.
+    mapping.plan = whole
+    for i in range(out.d.n_fields):
+        mapping.origins[i] = Origin(HOW_TRANSPOSED if out.d.fields[i].dictionary >= 0 else HOW_READ, i)
+    mapping.complete([])
+    return mapping
+
+
+cdef SchemaMapping absent_mapping(Plan out):
+    cdef SchemaMapping mapping = new_mapping(out, out)
+    cdef int32_t i
+    mapping.plan = out
+    for i in range(out.d.n_columns):
+        mapping.origins[out.d.columns[i]] = Origin(HOW_ABSENT, -1)
+    mapping.complete([])
+    return mapping
+
+
+cdef SchemaMapping match(SchemaMapping mapping, bint strict):
     """Compare the two schemas of a mapping by the names of their fields."""
     cdef Matching matching = Matching.__new__(Matching)
     cdef Plan whole = mapping.whole, out = mapping.out
     cdef int32_t i
     ours, theirs = plan_schema(out).fields, plan_schema(whole).fields
-    matching.whole = whole
-    matching.out = out
-    matching.strict = strict
-    matching.entries = [None] * out.d.n_fields
-    matching.guarded = []
-    matching.sources = []
+    matching.whole, matching.out, matching.strict, matching.origins = whole, out, strict, mapping.origins
+    matching.guarded, matching.sources = [], []
     chosen = matching.children(ours, [out.d.columns[i] for i in range(out.d.n_columns)],
                                theirs, [whole.d.columns[i] for i in range(whole.d.n_columns)], ())
     if ours and not chosen:
         raise UsageError(f"the payload has none of the columns: it has {[field.name for field in theirs]}, the output "
                          f"{[field.name for field in ours]}")
     mapping.plan = whole if matching.sources == list(range(whole.d.n_fields)) else arrange(whole, chosen)
-    mapping.set_entries(matching.entries, matching.guarded)
-    return 0
+    mapping.complete(matching.guarded)
+    return mapping
 
 
 # -- what is made of payloads ----------------------------------------------------------------------------------

@@ -23,13 +23,6 @@ cdef int decode_columns(Columns out, Plan plan, const Table* table, const Envelo
                         int level, const LimitsData* limits, bint use_threads) except -1
 
 
-cdef enum Decoded:
-    # How decoding without Python ends.
-    DECODED = 0
-    DECODE_ROOM         # it needs room for `wanted` data buffers of views
-    DECODE_CODEC        # nobody has looked for codec `wanted` yet
-    DECODE_BY_DECODER   # this is for a `Decoder`: it is broken, too much, or unusual
-
 cdef struct BatchTarget:
     # Columns of one plan into which one batch after the other is decoded.
     ColumnsData* d

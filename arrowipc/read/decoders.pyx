@@ -37,7 +37,7 @@ from arrowipc.inline.threads cimport count_up
 from arrowipc.maps.file_maps cimport keeper_of
 from arrowipc.metadata.checksums cimport Checksum, find_checksum
 from arrowipc.metadata.schema_reader cimport message_plan, plan_schema, project, read_plan, unshared
-from arrowipc.read.decompress cimport INFLATED, INFLATE_LATER, Inflater, Scratch, align, normalise
+from arrowipc.read.decompress cimport DECODED, DECODE_BY_DECODER, DECODE_ROOM, Inflater, Scratch, align, normalise
 from arrowipc.read.framing cimport Message
 from arrowipc.read.validate cimport check_columns, check_extents, index_range, place_of, validate
 
@@ -123,7 +123,7 @@ cdef int decode_columns(Columns out, Plan plan, const Table* table, const Envelo
     if found == WALK_STORED:
         normalise(out, header.codec, limits, use_threads)
     elif found == WALK_UNALIGNED:
-        align(out)
+        align(out, False)
     if level:
         validate(out, level, use_threads)
     return 0
@@ -166,11 +166,9 @@ cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope
         bounded = limits[0]
         bounded.decompressed_bytes = allowance
         inflating = inflater.inflate(d, header.codec, &bounded, inflated)
-        if inflating == INFLATE_LATER:
+        if inflating != DECODED:
             wanted[0] = header.codec
-            return DECODE_CODEC
-        if inflating != INFLATED:
-            return DECODE_BY_DECODER
+            return inflating
     if ((found == WALK_STORED and check_sizes(d, &fault) < 0)
             or (level and check_columns(d, lengths, level, &fault) < 0)):
         return DECODE_BY_DECODER
@@ -197,14 +195,6 @@ cdef int set_keep_stored(Plan plan) except -1:
     plan.d.keep_stored = True
     for dictionary in plan.dictionaries:
         set_keep_stored(dictionary.values)
-    return 0
-
-
-cdef int check_features(object schema) except -1:
-    """Strict readers refuse features that they do not know; the others keep them in `schema.features`."""
-    unknown = [feature for feature in schema.features if not 0 <= feature <= Feature_MAX]
-    if unknown:
-        raise UnsupportedError(f"Schema.features has the unknown values {unknown}")
     return 0
 
 
@@ -251,7 +241,10 @@ cdef class Decoder:
             whole = unshared(whole)
             set_keep_stored(whole)
         if self.level >= LEVEL_STRICT:
-            check_features(plan_schema(whole))
+            # The others keep features that they do not know in `schema.features`.
+            unknown = [feature for feature in plan_schema(whole).features if not 0 <= feature <= Feature_MAX]
+            if unknown:
+                raise UnsupportedError(f"Schema.features has the unknown values {unknown}")
         return self.open_as(whole, project(whole, self.columns))
 
     cdef int open_as(self, Plan whole, Plan plan) except -1:

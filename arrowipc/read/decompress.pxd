@@ -32,7 +32,8 @@ ctypedef size_t (*encode_zstd_t)(void* context, void* target, size_t room, const
                                  int level) noexcept nogil
 
 cdef struct CodecFunctions:
-    # Of one codec in one direction; NULL: those of the others, and all where no package exports what is needed.
+    # Of one codec in one direction, in the order of `FUNCTIONS`; NULL: those of the others, and all where no package
+    # exports what is needed.
     is_error_t is_error
     error_name_t error_name
     create_lz4_t create_lz4     # liblz4 encodes without a context
@@ -91,8 +92,8 @@ cdef struct DecompressJob:
 
 
 cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1
-cdef int swap_bytes(Columns columns) except -1
-cdef int align(Columns columns) except -1
+# Copy the buffers whose values are misaligned to multiples of 64; with `swap` all numbers, in reverse byte order.
+cdef int align(Columns columns, bint swap) except -1
 
 # The same columns with every buffer copied into native byte order; for plans that keep the stored order.
 cdef Columns native_copy(Columns columns)
@@ -109,18 +110,20 @@ cdef inline int normalise(Columns columns, int codec, const LimitsData* limits, 
     if check_sizes(d, &fault) < 0:
         raise_fault(&fault, columns.plan)
     if d.plan.stored_big and not d.plan.keep_stored:
-        swap_bytes(columns)
+        align(columns, True)
     for i in range(d.plan.n_buffers):
         address |= <uintptr_t> d.extents[i].data
     if address & 7:
-        align(columns)
+        align(columns, False)
     return 0
 
 
-cdef enum Inflated:
-    INFLATED = 0
-    INFLATE_LATER       # `prepare` has to look for the codec first
-    INFLATE_NOT         # this is for a reader: it is broken, too much, or large enough for several threads
+cdef enum Decoded:
+    # How decoding without Python ends.
+    DECODED = 0
+    DECODE_ROOM         # it needs room for more data buffers of views
+    DECODE_CODEC        # nobody has looked for the codec yet: `prepare`
+    DECODE_BY_DECODER   # this is for a `Decoder`: it is broken, too much, or unusual, such as large enough for threads
 
 cdef struct Scratch:
     # Memory that only grows; what it holds is good until it is written again.
@@ -141,7 +144,7 @@ cdef class Inflater:
 
     # With the GIL, once per codec.
     cdef int prepare(self, int codec) except -1
-    # The extents of `d`, as the walk has left them, become readable; what is not raw lies in `scratch`.
+    # The extents of `d`, as the walk has left them, become readable; what is not raw lies in `scratch`. Decoded.
     cdef int inflate(self, ColumnsData* d, int codec, const LimitsData* limits, Scratch* scratch) noexcept nogil
 
 

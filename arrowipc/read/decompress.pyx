@@ -25,6 +25,7 @@ cdef enum:
     WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
     WORTH_THREADS = 1 << 18         # bytes: below this, waking a thread costs more than it gives
     MOST_IDLE = 16                  # contexts of a codec that wait for the next batch
+    N_FUNCTIONS = 15                # of CodecFunctions
 
 cdef uint32_t LZ4_MAGIC = 0x184D2204
 cdef uint32_t ZSTD_MAGIC = 0xFD2FB528
@@ -114,8 +115,7 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, const CodecFunctio
     if job.claim < 0:
         return REFUSED_NEGATIVE
     if job.claim == 0 and job.stored == 0:
-        extent.data = NULL
-        extent.size = 0
+        extent[0] = Extent(NULL, 0)
         return 0
     if job.claim == 0 and limits.frame_sizes and c != NULL and c.stated_zstd != NULL:
         stated = c.stated_zstd(job.frame, job.stored)
@@ -180,42 +180,30 @@ cdef int enter_all(ColumnsData* d, int codec, const CodecFunctions* c, Decompres
 # -- decompression: the codec --------------------------------------------------------------------------------
 
 
-cdef inline void* address(dict addresses, str function):
-    return <void*> <uintptr_t> addresses.get(function, 0)
+# The functions in `CodecFunctions`, as `codecs.FUNCTIONS` names them.
+cdef tuple FUNCTIONS = (
+    "is_error", "error_name", "create_lz4", "create_zstd", "free", "reset_lz4", "decode_lz4", "decode_block",
+    "decode_zstd", "most_zstd", "stated_zstd", "bound_lz4", "encode_lz4", "bound_zstd", "encode_zstd",
+)
 
 
 cdef class CodecContext:
-    """A codec's working memory, used by one thread at a time."""
-
     def __dealloc__(self):
         if self.state != NULL:
             self.free(self.state)
 
 
 cdef class CodecPool:
-    """How one codec decodes, or encodes at one level: C functions, with the contexts that are idle."""
-
     def __cinit__(self, int codec, int level, dict addresses):
+        cdef uintptr_t[N_FUNCTIONS] found
+        cdef Py_ssize_t i
         self.codec = codec
         self.level = level
         self.addresses = addresses
         self.idle = []
-        memset(&self.c, 0, sizeof(CodecFunctions))
-        self.c.is_error = <is_error_t> address(addresses, "is_error")
-        self.c.error_name = <error_name_t> address(addresses, "error_name")
-        self.c.create_lz4 = <create_lz4_t> address(addresses, "create_lz4")
-        self.c.create_zstd = <create_zstd_t> address(addresses, "create_zstd")
-        self.c.free = <free_t> address(addresses, "free")
-        self.c.reset_lz4 = <reset_lz4_t> address(addresses, "reset_lz4")
-        self.c.decode_lz4 = <decode_lz4_t> address(addresses, "decode_lz4")
-        self.c.decode_block = <decode_block_t> address(addresses, "decode_block")
-        self.c.decode_zstd = <decode_zstd_t> address(addresses, "decode_zstd")
-        self.c.most_zstd = <frame_size_t> address(addresses, "most_zstd")
-        self.c.stated_zstd = <frame_size_t> address(addresses, "stated_zstd")
-        self.c.bound_lz4 = <bound_lz4_t> address(addresses, "bound_lz4")
-        self.c.encode_lz4 = <encode_lz4_t> address(addresses, "encode_lz4")
-        self.c.bound_zstd = <bound_zstd_t> address(addresses, "bound_zstd")
-        self.c.encode_zstd = <encode_zstd_t> address(addresses, "encode_zstd")
+        for i, name in enumerate(FUNCTIONS):
+            found[i] = addresses.get(name, 0)
+        memcpy(&self.c, found, sizeof(CodecFunctions))
 
     cdef CodecContext take(self):
         cdef CodecContext made
@@ -244,7 +232,7 @@ cdef class CodecPool:
 pools = [None] * 4
 
 
-cdef CodecPool found_pool(int codec, bint encodes):
+cdef CodecPool pool_of(int codec, bint encodes):
     found = pools[2 * codec + encodes]
     if found is None:
         from arrowipc import codecs
@@ -254,12 +242,8 @@ cdef CodecPool found_pool(int codec, bint encodes):
     return found
 
 
-cdef CodecPool decoders(int codec):
-    return found_pool(codec, False)
-
-
 cdef CodecPool encoders(int codec, int level):
-    cdef CodecPool found = found_pool(codec, True)
+    cdef CodecPool found = pool_of(codec, True)
     return found if level == found.level else CodecPool(codec, level, found.addresses)
 
 
@@ -383,7 +367,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     cdef const CodecFunctions* c = NULL
     cdef int refusal
     try:
-        work.pool = decoders(codec)
+        work.pool = pool_of(codec, False)
         c = &work.pool.c
     except UnsupportedError:
         pass    # told below, if a buffer is compressed
@@ -393,7 +377,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     if sums.jobs == 0:
         return 0
     if c == NULL:
-        decoders(codec)
+        pool_of(codec, False)
     work.start(sums.jobs)
     work.claimed = sums.claimed
     # One more line: an empty buffer at the end gets an address inside the block too.
@@ -539,23 +523,13 @@ cdef void swap_values(uint8_t* target, const uint8_t* source, int64_t size, int 
                 (<loose_u32*> target)[4 * i + 3] = bswap32((<const loose_u32*> source)[4 * i + 3])
 
 
-cdef int swap_bytes(Columns columns) except -1:
-    """Copy every buffer of numbers into native byte order; bits, bytes and text stay where they are."""
-    return rewrite(columns, True)
-
-
-cdef int align(Columns columns) except -1:
-    """Copy the buffers that lie where loads of their values would be misaligned to multiples of 64."""
-    return rewrite(columns, False)
-
-
 cdef inline bint needs_copy(const Extent* extent, int words, bint swap) noexcept nogil:
     if extent.size == 0 or words == SWAP_NONE:
         return False
     return swap or (<uintptr_t> extent.data & (words_alignment(words) - 1)) != 0
 
 
-cdef int rewrite(Columns columns, bint swap) except -1:
+cdef int align(Columns columns, bint swap) except -1:
     cdef ColumnsData* d = &columns.d
     cdef const FieldPlan* plan
     cdef Extent* extent
@@ -596,7 +570,7 @@ cdef Columns native_copy(Columns columns):
     cdef Columns copy = Columns.__new__(Columns)
     copy.share(columns, columns.plan)
     copy.dictionaries = columns.dictionaries
-    swap_bytes(copy)
+    align(copy, True)
     return copy
 
 
@@ -633,7 +607,7 @@ cdef class Inflater:
         cdef CodecContext context
         self.known[codec], self.functions[codec], self.taken[codec] = True, NULL, None
         try:
-            pool = decoders(codec)
+            pool = pool_of(codec, False)
         except UnsupportedError:
             return 0    # the reader says so
         context = pool.take()
@@ -648,21 +622,18 @@ cdef class Inflater:
         cdef uint8_t* target
         cdef int64_t i
         if not self.known[codec]:
-            return INFLATE_LATER
-        if reserve_items(<void**> &self.jobs, &self.room, d.n_extents, sizeof(DecompressJob)) < 0:
-            return INFLATE_NOT
-        if enter_all(d, codec, c, self.jobs, limits, &sums):
-            return INFLATE_NOT
+            return DECODE_CODEC
+        if (reserve_items(<void**> &self.jobs, &self.room, d.n_extents, sizeof(DecompressJob)) < 0
+                or enter_all(d, codec, c, self.jobs, limits, &sums)):
+            return DECODE_BY_DECODER
         if sums.jobs == 0:
-            return INFLATED
-        if c == NULL:
-            return INFLATE_NOT
-        if self.use_threads and sums.jobs > 1 and sums.claimed >= WORTH_THREADS:
-            return INFLATE_NOT
+            return DECODED
+        if c == NULL or (self.use_threads and sums.jobs > 1 and sums.claimed >= WORTH_THREADS):
+            return DECODE_BY_DECODER
         # One more line: an empty buffer at the end gets an address inside the block too.
         target = scratch_room(scratch, sums.reserved + LINE)
         if target == NULL:
-            return INFLATE_NOT
+            return DECODE_BY_DECODER
         for i in range(sums.jobs):
             job = &self.jobs[i]
             job.target = target
@@ -672,10 +643,10 @@ cdef class Inflater:
             if not decode_job(c, self.states[codec], job):
                 # What a frame that failed leaves behind outlives a reset of LZ4's context (the size that it stated).
                 self.known[codec] = False
-                return INFLATE_NOT
+                return DECODE_BY_DECODER
             d.extents[job.extent].data = job.target if job.claim else NULL
             d.extents[job.extent].size = job.claim
-        return INFLATED
+        return DECODED
 
 
 cdef Inflater new_inflater(bint use_threads):

@@ -49,6 +49,13 @@ cdef enum:
     SMALLEST_MESSAGE = 40       # bytes
 
 
+cdef struct Block:
+    # Where a message lies in a file (struct Block of File.fbs).
+    int64_t offset
+    int64_t metadata_length     # with prefix and padding
+    int64_t body_length
+
+
 def footer_range(bytes head, bytes tail, int64_t size):
     """Find the Footer table (start, length) of a file of `size` bytes from its first 8 and last `TAIL_SIZE` bytes."""
     if head[:6] != MAGIC:
@@ -76,7 +83,18 @@ def footer_range(bytes head, bytes tail, int64_t size):
 
 
 cdef class Footer:
-    """The footer of a file: the schema's plan, and where its messages lie. Blocks are looked at when they are used."""
+    """The footer of a file, or what stands for one where a stream has an index; a block is checked when it is used."""
+
+    cdef object source
+    cdef str name                       # what errors call it
+    cdef int version                    # MetadataVersion
+    cdef Plan plan
+    cdef tuple metadata                 # Footer.custom_metadata
+    cdef Vector dictionaries            # Block structs
+    cdef Vector batches
+    cdef int64_t end                    # where the footer begins in the file, and so where messages end
+    cdef int64_t uses                   # of blocks whose message was opened
+    cdef bint is_added_up               # the blocks are no more bytes than a file can have
 
     cdef Block block(self, int64_t index, bint dictionary) except *:
         """Block `index`: inside the bytes before the footer, and made of multiples of 8."""
@@ -133,6 +151,12 @@ cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits, bi
 
 cdef class BlockDecoder:
     """Decodes the messages that blocks point at, whose bytes somebody else fetches."""
+
+    cdef Footer footer
+    cdef readonly Decoder decoder
+    cdef LimitsData limits
+    cdef int verify                     # see `Verify`
+    cdef readonly object damage         # with verify=None, what is wrong in front of the messages that are listed
 
     def __cinit__(self, *_, **__):
         if not isinstance(self, (FileDecoder, IndexedDecoder)):
@@ -201,6 +225,7 @@ cdef class BlockDecoder:
         """Open the message of a block whose bytes begin at `at`, and compare it with what the footer says."""
         cdef const uint8_t* data = source.data + at
         cdef int64_t prefix = 8, size
+        cdef Checksum checksum
         cdef Fault fault
         if count_up(&self.footer.uses, 1) == FREE_USES:
             self.add_up()
@@ -226,16 +251,12 @@ cdef class BlockDecoder:
             raise FormatError(f"the {self.footer.name} says {block.body_length} bytes of body, the message "
                               f"{out.body_length}")
         if self.verify and with_body:
-            self.verify_block(block, data + block.metadata_length, out)
+            # The blocks say which number the message has.
+            find_checksum(&out.root, Message_custom_metadata, &checksum)
+            check_sum(&checksum, out.root.base, out.root.size, data + block.metadata_length, block.body_length,
+                      1 + blocks_before(&self.footer.batches, block.offset)
+                      + blocks_before(&self.footer.dictionaries, block.offset))
         return 0
-
-    cdef int verify_block(self, Block block, const uint8_t* body, const Envelope* message) except -1:
-        """Compare a message with its checksum; the blocks say which number it has."""
-        cdef Checksum checksum
-        find_checksum(&message.root, Message_custom_metadata, &checksum)
-        return check_sum(&checksum, message.root.base, message.root.size, body, block.body_length,
-                         1 + blocks_before(&self.footer.batches, block.offset)
-                         + blocks_before(&self.footer.dictionaries, block.offset))
 
     cpdef add_up(self):
         """Refuse a footer whose blocks are far more bytes than the file; whoever goes through all of them asks."""
@@ -368,6 +389,11 @@ cdef class FileDecoder(BlockDecoder):
     `footer`: the table (see `footer_range`), at byte `start` of the file; or another FileDecoder, of whose columns
     these are some. The keywords are those of `arrowipc.open_file`; the driver lets `check` see what `to_check` lists.
     """
+
+    cdef Checksum checksum              # of the end of the file
+    cdef bint tail_right
+    # (start, stop) of bytes to `check`: with `verify` the end and the beginning, at "strict" what no block lists.
+    cdef readonly list to_check
 
     def __cinit__(self, footer, int64_t start=0, *, columns=None, validate="full", limits=None, use_threads=True,
                   ensure_native_endian=True, verify=False):
@@ -573,6 +599,13 @@ cdef class IndexedDecoder(BlockDecoder):
     `index` is complete. `stream` has read the schema; this object takes over what it decodes, and how.
     """
 
+    cdef StreamIndex index
+    cdef dict messages          # id of a dictionary -> the numbers of its DictionaryBatch messages, rising
+    cdef dict kept              # number of such a message -> the Dictionary as that message left it
+    cdef int64_t kept_bytes
+    cdef int64_t epoch          # DictionaryBatch messages in front of the batch that was decoded last; -1: none was
+    cdef tuple at_epoch         # the dictionaries that it saw
+
     def __cinit__(self, StreamIndex index not None, StreamDecoder stream not None):
         cdef int64_t i
         if not (stream.opened and index.complete):
@@ -640,7 +673,9 @@ cdef class IndexedDecoder(BlockDecoder):
 
     def missing(self, int64_t i):
         """Return the DictionaryBatch messages to load before `dictionaries_at(i)`, in order."""
-        self.make_kept_room()
+        while self.kept_bytes > KEPT_DICTIONARIES and self.kept:
+            # What was kept longest makes room.
+            self.kept_bytes -= (<Dictionary> self.kept.pop(next(iter(self.kept)))).piece_bytes
         wanted = []
         for id, place in self.ends(i):
             numbers, chain = self.messages[id], []
@@ -651,12 +686,6 @@ cdef class IndexedDecoder(BlockDecoder):
                 place -= 1
             wanted += reversed(chain)
         return wanted
-
-    cdef int make_kept_room(self) except -1:
-        """Let go of what was kept longest, where it is too much."""
-        while self.kept_bytes > KEPT_DICTIONARIES and self.kept:
-            first = next(iter(self.kept))
-            self.kept_bytes -= (<Dictionary> self.kept.pop(first)).piece_bytes
 
     def load_dictionary(self, int64_t index, source, int64_t at=0):
         """Take in DictionaryBatch message `index`, whose metadata and body begin at byte `at` of `source`.

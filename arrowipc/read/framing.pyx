@@ -18,7 +18,7 @@ from arrowipc.metadata.checksums cimport (
     VERIFY_ALL, VERIFY_THERE, Checksum, agrees, changed_byte, check_sum, closes_stream, counts, find_checksum, read_hex,
     sign_alone, verify_of,
 )
-from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
+from arrowipc.inline.body_parts cimport BodyPart, padding, put_parts, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
@@ -673,9 +673,18 @@ cdef class Message:
     def buffers(self):
         """list of memoryview: the buffers of the body as stored, as in the metadata; of other kinds, the body."""
         cdef Pieces pieces = self.in_pieces()
+        cdef int64_t offset, size, length = self.envelope.body_length
         if pieces is not None:
             return [stored_piece(&pieces.parts[i], pieces.owners) for i in range(pieces.count)]
-        return stored_buffers(self)
+        found = outline(self)
+        if found is None:
+            return [self.body] if length else []
+        out = []
+        for i, (offset, size) in enumerate(found[5]):
+            if not inside(offset, size, length):
+                raise FormatError(f"buffer {i}: bytes {offset}..+{size} lie outside the {length}-byte body")
+            out.append(window(self.body_bytes + offset, size, self.body_owner))
+        return out
 
     @property
     def custom_metadata(self):
@@ -695,7 +704,7 @@ cdef class Message:
             return 0
         memory = Memory(self.envelope.body_length)
         memory.size = self.envelope.body_length
-        put_parts(memory.data, self.pieces)
+        put_parts(memory.data, self.pieces.parts, self.pieces.count, self.pieces.alignment)
         self.body_bytes = memory.data
         self.body_owner = memory
         self.pieces = None
@@ -721,7 +730,7 @@ cdef class Message:
                 pieces, owner, body = self.pieces, self.body_owner, self.body_bytes
             with nogil:
                 if pieces is not None:
-                    put_parts(out, pieces)
+                    put_parts(out, pieces.parts, pieces.count, pieces.alignment)
                 elif self.envelope.body_length:
                     memcpy(out, body, self.envelope.body_length)
         finally:
@@ -767,7 +776,7 @@ cdef class Message:
         memset(at + head, 0, pad)
         at += head + pad
         if pieces is not None:
-            put_parts(at, pieces)
+            put_parts(at, pieces.parts, pieces.count, pieces.alignment)
         elif body:
             memcpy(at, self.body_bytes, body)
         if pad:
@@ -792,13 +801,6 @@ cdef class Message:
         from arrowipc.values.repr import message_text
 
         return message_text(self)
-
-
-cdef void put_parts(uint8_t* out, Pieces pieces) noexcept nogil:
-    """Put a body together at `out`, which has room for it."""
-    cdef int32_t i
-    for i in range(pieces.count):
-        out = put_part(out, &pieces.parts[i], pieces.alignment)
 
 
 cdef object stored_piece(const BodyPart* part, object owner):
@@ -827,40 +829,24 @@ cdef int find_batch(Message message, BatchHeader* header) except -1:
     return 1
 
 
-cdef list stored_buffers(Message message):
-    """The buffers of a body in one stretch."""
-    cdef int64_t offset, size, length = message.envelope.body_length
-    found = outline(message)
-    if found is None:
-        return [message.body] if length else []
-    out = []
-    for i, (offset, size) in enumerate(found[5]):
-        if not inside(offset, size, length):
-            raise FormatError(f"buffer {i}: bytes {offset}..+{size} lie outside the {length}-byte body")
-        out.append(window(message.body_bytes + offset, size, message.body_owner))
-    return out
-
-
 def survey(Message message not None):
     """What a message with a sound RecordBatch table claims, else None: its rows, the bytes of the body that buffers
     take, those without compression, and the codec (-1: none).
     """
-    cdef BatchHeader header
-    cdef int64_t i, offset, size, used = 0, length = message.envelope.body_length
+    cdef int64_t offset, size, used = 0
     inflated = 0
     try:
-        if not find_batch(message, &header):
-            return None
+        found = outline(message)
     except ArrowIpcError:
+        found = None
+    if found is None:
         return None
-    for i in range(header.buffers.count):
-        offset = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)
-        size = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
-        if not inside(offset, size, length):
-            continue
-        used = max(used, offset + size)
-        inflated += max(size, load_i64(message.body_bytes + offset) if header.codec >= 0 and size >= 8 else 0)
-    return header.length, used, inflated, header.codec
+    rows, codec, _, _, _, extents, _ = found
+    for offset, size in extents:
+        if inside(offset, size, message.envelope.body_length):
+            used = max(used, offset + size)
+            inflated += max(size, load_i64(message.body_bytes + offset) if codec >= 0 and size >= 8 else 0)
+    return rows, used, inflated, codec
 
 
 cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* limits) noexcept nogil:

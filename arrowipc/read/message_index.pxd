@@ -6,7 +6,6 @@ from arrowipc.inline.plan cimport LimitsData
 
 
 cdef class StreamIndex:
-    """Where the messages of a stream lie that come after its schema."""
     cdef LimitsData limits
     cdef readonly int64_t size      # bytes of the stream
     cdef readonly int64_t next      # where the first message begins that is not in the index

@@ -5,18 +5,17 @@ Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio al
 
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 
-from arrowipc._core cimport Columns, Plan, Source, open_batch
+from arrowipc._core cimport Columns, Plan, Source
 from arrowipc.metadata.checksums cimport verify_of
 from arrowipc.columns.record_batch cimport BatchProducer, RecordBatch
-from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport inside
-from arrowipc.inline.plan cimport LEVEL_NONE, BatchHeader, LimitsData
+from arrowipc.inline.plan cimport LimitsData
 from arrowipc.metadata.schema_reader cimport plan_schema, read_plan
-from arrowipc.read.decoders cimport TakenDictionary, locate, new_decoder
+from arrowipc.read.decoders cimport TakenDictionary, locate_batch, new_decoder
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, take_message
 
-from arrowipc.errors import FormatError, UsageError
+from arrowipc.errors import FormatError, UnsupportedError, UsageError
 
 # The order of a stream. Rows: what came so far; columns: the next message. None: fine; text: why not.
 cdef dict FIRST = {
@@ -60,14 +59,9 @@ cdef object load_events():
 
 cdef bint find_extents(Columns out, Plan plan, Message message, const LimitsData* limits) except -1:
     """Where a RecordBatch message says that its buffers lie; False: its metadata is not what the schema asks for."""
-    cdef BatchHeader header
-    cdef Fault fault
-    if open_batch(&message.envelope.header, &header, &fault) < 0:
-        return False
     try:
-        locate(out, plan, &header, message.body_bytes, message.envelope.body_length, message.envelope.version,
-               LEVEL_NONE, limits)
-    except FormatError:
+        locate_batch(out, plan, &message.envelope, message.body_bytes, limits)
+    except (FormatError, UnsupportedError):
         return False
     return True
 
@@ -100,12 +94,13 @@ verify=False)\n--\n\n
 
     cdef int begin(self) except -1:
         """Take in the schema message."""
-        cdef Plan plan
         if self.envelope.body_length:
             raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
-        plan = read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
-                         self.metadata_owner, self.decoder.columns is not None)
-        self.decoder.open(plan)
+        return self.enter(read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
+                                    self.metadata_owner, self.decoder.columns is not None))
+
+    cdef int enter(self, Plan whole) except -1:
+        self.decoder.open(whole)
         self.opened = True
         return 0
 

@@ -20,6 +20,7 @@ from arrowipc.inline.loads cimport (
 )
 from arrowipc.inline.minmax cimport integer_bounds
 from arrowipc.inline.plan cimport *
+from arrowipc.inline.room cimport new_zeros
 from arrowipc.inline.utf8 cimport is_ascii, utf8_error
 from arrowipc.read.decompress cimport native_copy
 
@@ -37,6 +38,14 @@ cdef enum:
 # -- the pass over all fields --------------------------------------------------------------------------------
 
 
+cdef int put_lengths(tuple dictionaries, int64_t* out) except -1:
+    """How many values each dictionary has, -1: it has not arrived."""
+    cdef Py_ssize_t i
+    for i, values in enumerate(dictionaries):
+        out[i] = -1 if values is None else (<Columns> values).d.length
+    return 0
+
+
 @cython.final
 cdef class Proof(Jobs):
     """The validation of one batch; a job is one field."""
@@ -46,16 +55,12 @@ cdef class Proof(Jobs):
     cdef Fault fault            # of the first field that broke a rule
 
     def __cinit__(self, Columns columns, int level):
-        cdef Py_ssize_t i
         self.columns, self.level = columns, level
         self.start(columns.d.plan.n_fields)
         if columns.dictionaries is None:
             return  # The values of a dictionary: who joins dictionaries checks the indices in them.
-        self.lengths = <int64_t*> malloc((len(columns.dictionaries) + 1) * sizeof(int64_t))
-        if self.lengths == NULL:
-            raise MemoryError()
-        for i, values in enumerate(columns.dictionaries):
-            self.lengths[i] = -1 if values is None else (<Columns> values).d.length
+        self.lengths = <int64_t*> new_zeros(len(columns.dictionaries), sizeof(int64_t))
+        put_lengths(columns.dictionaries, self.lengths)
 
     def __dealloc__(self):
         free(self.lengths)
@@ -77,7 +82,7 @@ cdef int validate(Columns columns, int level, bint use_threads=False) except -1:
     cdef int64_t effort
     cdef Proof proof
     cdef Fault fault
-    cdef Py_ssize_t n = 0, i
+    cdef Py_ssize_t n = 0
     if level <= LEVEL_NONE:
         return 0
     if columns.plan.d.stored_big and columns.plan.d.keep_stored:
@@ -87,9 +92,8 @@ cdef int validate(Columns columns, int level, bint use_threads=False) except -1:
     if columns.dictionaries is not None:
         n = len(columns.dictionaries)
     if effort < WORTH_RELEASING and n <= 16:
-        for i in range(n):
-            values = columns.dictionaries[i]
-            few[i] = -1 if values is None else (<Columns> values).d.length
+        if n:
+            put_lengths(columns.dictionaries, few)
         if check_columns(&columns.d, few if columns.dictionaries is not None else NULL, level, &fault) == 0:
             return 0
     else:
@@ -801,9 +805,7 @@ cdef int check_domain(const ColumnsData* d, int32_t f, Fault* fault) noexcept no
         return 0
     if plan.type == Type_Decimal:
         return check_decimals(d, f, fault)
-    if plan.type == Type_Date and plan.unit == DateUnit_MILLISECOND:
-        return check_days(d, f, fault)
-    if plan.type == Type_Time:
+    if plan.type == Type_Time or (plan.type == Type_Date and plan.unit == DateUnit_MILLISECOND):
         return check_times(d, f, fault)
     return 0
 
@@ -835,30 +837,21 @@ cdef int64_t visible_nulls(const ColumnsData* d, int32_t f) noexcept nogil:
     return total
 
 
-cdef int check_days(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
-    cdef const Node* node = &d.nodes[f]
-    cdef const uint8_t* valid = validity(d, f)
-    cdef const uint8_t* base = d.extents[d.plan.fields[f].first_buffer + 1].data + 8 * node.offset
-    cdef int64_t i, value
-    for i in range(node.length):
-        value = load_i64(base + 8 * i)
-        if value % 86_400_000 != 0 and (valid == NULL or get_bit(valid, node.offset + i)):
-            return fail(fault, FAULT_STRICT_DATE, f, 1, i, value)
-    return 0
-
-
 cdef int check_times(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
+    """Times lie inside a day, dates in milliseconds at its beginning."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* base = d.extents[plan.first_buffer + 1].data + plan.width * node.offset
+    cdef bint is_date = plan.type == Type_Date
     cdef int64_t i, value, day = 86_400
-    for i in range(plan.unit):
+    for i in range(0 if is_date else plan.unit):
         day *= 1000     # TimeUnit counts in steps of a thousand
     for i in range(node.length):
         value = load_word(base, i, plan.width == 8)
-        if <uint64_t> value >= <uint64_t> day and (valid == NULL or get_bit(valid, node.offset + i)):
-            return fail(fault, FAULT_STRICT_TIME, f, 1, i, value, day)
+        if ((value % 86_400_000 != 0 if is_date else <uint64_t> value >= <uint64_t> day)
+                and (valid == NULL or get_bit(valid, node.offset + i))):
+            return fail(fault, FAULT_STRICT_DATE if is_date else FAULT_STRICT_TIME, f, 1, i, value, day)
     return 0
 
 

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart
+from arrowipc.inline.plan cimport ColumnsData
 from arrowipc.read.framing cimport Message
 from arrowipc.write.batch_encoder cimport Encoder
 from arrowipc.write.dictionary_writer cimport Emission, WrittenDictionaries
@@ -23,6 +24,7 @@ cdef class EncodeOptions:
     cdef Encoder encoder
     cdef object choice              # None: all columns; else {column name, or "*": whether it is compressed}
     cdef bytes chosen               # the same per field of the writer's plan, see Compressor
+    cdef const uint8_t* chosen_data # ... its bytes; NULL: all are
     cdef bint untouched             # a body that another writer stored with the same codec may pass as it is
     cdef int choose(self, Plan plan) except -1
 
@@ -78,3 +80,7 @@ cdef class BatchWriter:
     cdef int put_dictionary(self, Emission emission) except -1
     cdef int hand_over(self, bytearray blocks) except -1
     cdef int flush(self) except -1
+
+
+# The first field of truncated columns that a writer refuses: it is too long, or is null where it must not be; -1: none.
+cdef int32_t refused_field(const ColumnsData* d, bint allow_64bit) noexcept nogil

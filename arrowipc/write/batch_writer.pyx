@@ -21,14 +21,14 @@ from arrowipc._core cimport Columns, Plan, Recent, export_bytes, field_path, ide
 from arrowipc.metadata.checksums cimport SUM_DIGITS, Checksum, crc_more, find_checksum, put_hex, sign_alone
 from arrowipc.columns.record_batch cimport RecordBatch, as_batch, concat_into
 from arrowipc.columns.truncate cimport Truncator
-from arrowipc.inline.body_parts cimport BodyPart, padding, put_part, stored_size
+from arrowipc.inline.body_parts cimport BodyPart, padding, put_parts, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_root
 from arrowipc.inline.footer_block cimport put_block
 from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
 from arrowipc.inline.loads cimport load_i32
-from arrowipc.inline.plan cimport FIELD_NULLABLE, ColumnsData, LimitsData
+from arrowipc.inline.plan cimport FIELD_NULLABLE, ColumnsData, FieldPlan, LimitsData
 from arrowipc.inline.room cimport reserve_items
 from arrowipc.inline.threads cimport count_up
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
@@ -97,13 +97,10 @@ cdef class Sink:
 
 
 cdef inline void put_message(uint8_t* out, const uint8_t* head, int64_t head_size, const BodyPart* parts,
-                             int32_t n_parts, int64_t alignment, int64_t size) noexcept nogil:
-    """Copy a whole message of `size` bytes to `out`, which has room for it."""
-    cdef int32_t i
+                             int32_t n_parts, int64_t alignment) noexcept nogil:
+    """Copy a whole message to `out`, which has room for it."""
     memcpy(out, head, head_size)
-    out += head_size
-    for i in range(n_parts):
-        out = put_part(out, &parts[i], alignment)
+    put_parts(out + head_size, parts, n_parts, alignment)
 
 
 cdef class BytearraySink(Sink):
@@ -131,8 +128,7 @@ cdef class BytearraySink(Sink):
         except BufferError:
             raise UsageError("the bytearray cannot grow while a memoryview, a reader or a batch points into it: "
                              "let go of these, or write to another one") from None
-        put_message(<uint8_t*> PyByteArray_AS_STRING(self.target) + used, head, head_size, parts, n_parts, alignment,
-                    size)
+        put_message(<uint8_t*> PyByteArray_AS_STRING(self.target) + used, head, head_size, parts, n_parts, alignment)
         self.position += size
         return 0
 
@@ -218,10 +214,10 @@ cdef class FixedSink(Sink):
                              f"are left of {self.view.len:,} (get_record_batch_size() tells what a batch needs)")
         out = <uint8_t*> self.view.buf + at
         if size < WORTH_LETTING_GO:
-            put_message(out, head, head_size, parts, n_parts, alignment, size)
+            put_message(out, head, head_size, parts, n_parts, alignment)
         else:
             with nogil:
-                put_message(out, head, head_size, parts, n_parts, alignment, size)
+                put_message(out, head, head_size, parts, n_parts, alignment)
         self.position += size
         return 0
 
@@ -253,7 +249,8 @@ cdef class DescriptorSink(Sink):
         cdef int32_t count, first = 0
         if self.ask is not None:
             self.descriptor = self.ask()
-        self.reserve(1 + 3 * <int64_t> n_parts)
+        if reserve_items(<void**> &self.pieces, &self.room, 1 + 3 * <int64_t> n_parts, sizeof(iovec)) < 0:
+            raise MemoryError(f"cannot allocate a list of {n_parts:,} buffers")
         count = list_pieces(self.pieces, head, head_size, parts, n_parts, alignment)
         while first < count:
             with nogil:
@@ -282,11 +279,6 @@ cdef class DescriptorSink(Sink):
             raise BlockingIOError(code, "the sink cannot take more now: arrowipc writers need a blocking sink",
                                   self.name)
         raise OSError(code, os.strerror(code), self.name)
-
-    cdef int reserve(self, int64_t pieces) except -1:
-        if reserve_items(<void**> &self.pieces, &self.room, pieces, sizeof(iovec)) < 0:
-            raise MemoryError(f"cannot allocate a list of {pieces:,} buffers")
-        return 0
 
 
 cdef inline int32_t add_piece(iovec* out, int32_t n, const void* data, int64_t size) noexcept nogil:
@@ -350,17 +342,15 @@ cdef class ObjectSink(Sink):
         if self.scratch is not None:
             # Memory that is used again stays in the caches, and is not in the way of what grows beside it.
             PyByteArray_Resize(self.scratch, size)
-            put_message(<uint8_t*> PyByteArray_AS_STRING(self.scratch), head, head_size, parts, n_parts, alignment,
-                        size)
+            put_message(<uint8_t*> PyByteArray_AS_STRING(self.scratch), head, head_size, parts, n_parts, alignment)
             return self.hand_over(self.scratch)
         joined = PyBytes_FromStringAndSize(NULL, size)
-        put_message(<uint8_t*> PyBytes_AS_STRING(joined), head, head_size, parts, n_parts, alignment, size)
+        put_message(<uint8_t*> PyBytes_AS_STRING(joined), head, head_size, parts, n_parts, alignment)
         return self.hand_over(joined)
 
     cdef int pass_large(self, const BodyPart* part, int64_t alignment) except -1:
         cdef int64_t pad = padding(stored_size(part), alignment)
         cdef Lent lent
-        cdef bint kept
         if part.prefixed:
             self.hand_over(PyBytes_FromStringAndSize(<const char*> &part.prefix, 8))
         lent = Lent.__new__(Lent)
@@ -371,8 +361,8 @@ cdef class ObjectSink(Sink):
             self.hand_over(view)
         finally:
             # Whoever kept it would look at memory that is used again: they get an error instead.
-            kept = not released(view)
-        if kept or lent.exports:
+            release(view)
+        if lent.exports:
             raise UsageError("write() kept the memory that it was given, which is only valid during the call: keep "
                              "bytes(data) instead")
         if pad:
@@ -385,7 +375,7 @@ cdef class ObjectSink(Sink):
             rest = data if done == 0 else memoryview(data)[done:]
             taken = self.call(rest)
             if done:
-                released(rest)
+                release(rest)
             if taken is None and self.raw:
                 raise BlockingIOError("the sink cannot take more now: arrowipc writers need a blocking sink")
             if type(taken) is int and taken == size - done:     # as nearly always
@@ -409,13 +399,13 @@ cdef class Lent:
         count_up(&self.exports, -1)
 
 
-cdef bint released(object view) except -1:
-    """Release a memoryview; False when something else rests on it."""
+cdef int release(object view) except -1:
+    """Release a memoryview, unless something else rests on it."""
     try:
         view.release()
     except BufferError:
-        return False
-    return True
+        pass
+    return 0
 
 
 MAGIC = b"ARROW1"
@@ -487,13 +477,8 @@ cdef class EncodeOptions:
             for f in range(plan.d.columns[i], plan.d.fields[plan.d.columns[i]].end):
                 chosen[f] = self.choice.get(names[i], others)
         self.chosen = bytes(chosen)
+        self.chosen_data = <const uint8_t*> PyBytes_AS_STRING(self.chosen)
         return 0
-
-
-cdef inline const uint8_t* chosen_fields(EncodeOptions encode_options) noexcept:
-    if encode_options.chosen is None:
-        return NULL
-    return <const uint8_t*> PyBytes_AS_STRING(encode_options.chosen)
 
 
 cdef int encode_alone(EncodeOptions encode_options, Truncator truncator, RecordBatch batch) except -1:
@@ -503,7 +488,7 @@ cdef int encode_alone(EncodeOptions encode_options, Truncator truncator, RecordB
     check_order(batch.plan)
     if truncator.truncate(&batch.d, 0, batch.d.length, &fault) < 0:
         raise_fault(&fault, batch.plan)
-    encode_options.encoder.encode(&truncator.d, chosen_fields(encode_options), batch.metadata_pairs, 0)
+    encode_options.encoder.encode(&truncator.d, encode_options.chosen_data, batch.metadata_pairs, 0)
     return 0
 
 
@@ -842,24 +827,21 @@ cdef class BatchWriter:
 
     cdef int truncate(self, Columns columns, int64_t start, int64_t count) except -1:
         cdef Fault fault
-        cdef int64_t nulls
-        cdef int32_t i, f
+        cdef int64_t found
+        cdef int32_t f
         if self.truncator.truncate(&columns.d, start, count, &fault) < 0:
             raise_fault(&fault, columns.plan)
-        if not self.allow_64bit:
-            for f in range(self.plan.d.n_fields):
-                if self.truncator.d.nodes[f].length > INT32_MAX:
-                    raise UsageError(f"column {field_path(self.plan, f)!r} has {self.truncator.d.nodes[f].length:,} "
-                                     "elements, more than 2**31 - 1, which some readers cannot read: write fewer rows "
-                                     "at a time (write_table(max_chunksize=)), or say allow_64bit=True")
-        if self.has_required:
-            for i in range(self.plan.d.n_columns):
-                f = self.plan.d.columns[i]
-                if self.truncator.d.nodes[f].null_count and not self.plan.d.fields[f].flags & FIELD_NULLABLE:
-                    nulls = self.truncator.d.nodes[f].null_count
-                    raise UsageError(f"column {field_path(self.plan, f)!r} has {nulls} null{'s' if nulls > 1 else ''} "
-                                     "and the writer's schema says that it has none (nullable=False)")
-        return 0
+        f = refused_field(&self.truncator.d, self.allow_64bit)
+        if f < 0:
+            return 0
+        found = self.truncator.d.nodes[f].length
+        if found > INT32_MAX and not self.allow_64bit:
+            raise UsageError(f"column {field_path(self.plan, f)!r} has {found:,} elements, more than 2**31 - 1, which "
+                             "some readers cannot read: write fewer rows at a time (write_table(max_chunksize=)), or "
+                             "say allow_64bit=True")
+        found = self.truncator.d.nodes[f].null_count
+        raise UsageError(f"column {field_path(self.plan, f)!r} has {found} null{'s' if found > 1 else ''} and the "
+                         "writer's schema says that it has none (nullable=False)")
 
     cdef int64_t put(self, Columns columns, int64_t start, int64_t count, tuple pairs, int64_t max_bytes,
                      Message stored=None) except -1:
@@ -895,7 +877,7 @@ cdef class BatchWriter:
             if stored is not None:
                 self.encoder.wrap(stored, self.sink.position)
             else:
-                self.encoder.encode(&self.truncator.d, chosen_fields(self.encode_options), pairs, self.sink.position)
+                self.encoder.encode(&self.truncator.d, self.encode_options.chosen_data, pairs, self.sink.position)
             if self.sink.keeps:
                 self.sink.owners = owners_of(written, self.truncator, self.encoder) if stored is None else stored
             self.hand_over(self.batch_blocks)
@@ -1073,7 +1055,19 @@ cdef int sign_footer(bytes head, const BodyPart* rest, int64_t number) except -1
     return 0
 
 
+cdef int32_t refused_field(const ColumnsData* d, bint allow_64bit) noexcept nogil:
+    cdef const FieldPlan* field
+    cdef int32_t f
+    for f in range(d.plan.n_fields):
+        field = &d.plan.fields[f]
+        if (d.nodes[f].length > INT32_MAX and not allow_64bit
+                or d.nodes[f].null_count and field.parent < 0 and not field.flags & FIELD_NULLABLE):
+            return f
+    return -1
+
+
 cdef str version_name(Encoder encoder):
+
     return "V4" if encoder.version == MetadataVersion_V4 else "V5"
 
 

@@ -9,9 +9,10 @@ from arrowipc.distinct.unifier cimport TransposeMap, Unifier
 
 
 cdef class Emission:
-    cdef readonly int64_t id
-    cdef readonly bint is_delta
-    cdef readonly bint replaces     # a dictionary of this id went out before, and this one takes its place
+    # What is to be written.
+    cdef int64_t id
+    cdef bint is_delta
+    cdef bint replaces              # a dictionary of this id went out before, and this one takes its place
     cdef Plan plan                  # of the writer: the dictionary's values, one column
     cdef Columns values             # the rows to write, of the shape of `plan`
     cdef int64_t start              # ... of `values`: rows start to the end (a delta: only the new ones)
@@ -19,6 +20,7 @@ cdef class Emission:
 
 @cython.final
 cdef class Brought:
+    # A dictionary that the batch at hand has for an id.
     cdef Columns values
     cdef tuple place                # of the first field that it belongs to
     cdef TransposeMap map           # with unify: the numbers of its values
@@ -26,6 +28,7 @@ cdef class Brought:
 
 @cython.final
 cdef class Written:
+    # One dictionary id of the writer, and what went out for it.
     cdef int64_t id
     cdef Plan plan                  # of its values
     cdef list encoded               # fields of `plan` with dictionaries of their own
@@ -68,5 +71,4 @@ cdef class WrittenDictionaries:
     cdef int gather(self, Columns columns, list encoded, tuple written, Plan plan, tuple outer) except -1
     cdef int compare(self, Written w, list made) except -1
     cdef int merge(self, Written w, list made) except -1
-    cdef list maps_of(self, Columns batch)
     cdef int emit(self, Written w, Columns values, bint delta, list made) except -1

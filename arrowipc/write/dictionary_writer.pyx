@@ -39,21 +39,6 @@ cdef bint same_memory(Columns a, Columns b):
     return True
 
 
-# -- what is written -----------------------------------------------------------------------------------------
-
-
-cdef class Emission:
-    """One DictionaryBatch to be written."""
-
-
-cdef class Brought:
-    """A dictionary that the batch at hand has for an id."""
-
-
-cdef class Written:
-    """One dictionary id of the writer, and what went out for it."""
-
-
 cdef class WrittenDictionaries:
     """Decides what goes out before each batch of a writer.
 
@@ -105,10 +90,11 @@ cdef class WrittenDictionaries:
         return self.prepare(batch, emissions)
 
     cdef Columns prepare(self, Columns batch, list emissions):
-        cdef Columns out = batch
+        cdef Columns out = batch, found
         cdef list made = [], maps = None
         cdef tuple unified = None
         cdef Written w
+        cdef int32_t f
         if batch.plan is not self.last_plan and not same_shape(self.plan, batch.plan):
             raise UsageError("the batch has other columns than the writer's schema")
         check_native(batch, "writing")
@@ -125,7 +111,11 @@ cdef class WrittenDictionaries:
                 else:
                     self.compare(w, made)
             if self.unify:
-                maps = self.maps_of(batch)
+                maps = []
+                for f in self.encoded:
+                    # The numbers of a dictionary's values, None where it has not arrived.
+                    w, found = self.top[self.plan.d.fields[f].dictionary], dictionary_of(batch, f)
+                    maps.append(None if found is None else (<Brought> w.brought[id(found)]).map)
                 unified = tuple([w.unifier.values() for w in self.top])
                 out = transposed(batch, self.plan, self.encoded, maps, unified, 0, batch.d.length, None, None)
             emissions.extend(made)
@@ -262,18 +252,6 @@ cdef class WrittenDictionaries:
         elif whole.d.length > w.sent.d.length:
             self.emit(w, whole, self.deltas or self.as_came and not w.unifier.fresh, made)
         return 0
-
-    cdef list maps_of(self, Columns batch):
-        """The numbers of the dictionary of each encoded field, None where it has not arrived."""
-        cdef list out = []
-        cdef Columns found
-        cdef Written w
-        cdef int32_t f
-        for f in self.encoded:
-            found = dictionary_of(batch, f)
-            w = self.top[self.plan.d.fields[f].dictionary]
-            out.append(None if found is None else (<Brought> w.brought[id(found)]).map)
-        return out
 
     # -- the beginning and the end --
 
