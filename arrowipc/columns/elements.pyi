@@ -4,3 +4,7 @@ from typing import final
 
 @final
 class Quota: ...
+
+@final
+class CollectorPause:
+    def __init__(self) -> None: ...

@@ -13,16 +13,14 @@ from libc.stdint cimport INT64_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint3
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path
-from arrowipc.columns.builder cimport (
-    FAULT_FULL, BuilderMemory, ColumnsBuilder, Undo, copy_in, pool_place, raise_append_fault, reserve,
-)
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
+from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder, Undo, copy_in, pool_place, reserve
 from arrowipc.columns.elements cimport count_bytes
 from arrowipc.columns.equal cimport adopted
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, store_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
-from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
+from arrowipc.inline.fault cimport FAULT_FULL, FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
 from arrowipc.inline.hash cimport hash_with
 from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_binary, is_union
@@ -584,7 +582,7 @@ cdef int64_t own_bytes(Columns columns, int64_t count):
 cdef int raise_value_fault(const Fault* fault, Plan plan, Budget budget) except -1:
     if fault.code == FAULT_TOO_MUCH:
         raise LimitError(f"column {field_path(plan, 0)!r}: the values {budget.too_much()}")
-    return raise_append_fault(fault, plan)
+    return raise_fault(fault, plan)
 
 
 # -- tables of nested values ---------------------------------------------------------------------------------

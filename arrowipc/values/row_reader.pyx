@@ -8,17 +8,15 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 from libc.string cimport memset
 
 from arrowipc._core cimport Columns, Memory, Plan, Source, field_name
-from arrowipc.columns.elements cimport (
-    AS_BACKED, Quota, check_native, pause_collector, quota, read_values, resume_collector,
-)
+from arrowipc.columns.elements cimport AS_BACKED, CollectorPause, Quota, check_native, quota, read_values
 from arrowipc.columns.record_batch cimport RecordBatch, slice_batch
 from arrowipc.columns.take cimport (
     alone, integers, number_rows, take_numbers, take_pieces, with_nulls, without_nulls,
 )
-from arrowipc.inline.gather cimport AHEAD, Homes, count_runs, find_homes
-from arrowipc.inline.in_order cimport in_order
+from arrowipc.inline.gather cimport AHEAD, Homes, find_homes, write_runs
 from arrowipc.inline.loads cimport add_overflows, loose_i64, prefetch
 from arrowipc.inline.plan cimport Extent, Node
+from arrowipc.inline.threads cimport in_order
 from arrowipc.maps.file_maps cimport MappedBody
 from arrowipc.metadata.schema_reader cimport same_shape
 
@@ -301,7 +299,7 @@ cdef class RowReader:
             at += (<RecordBatch> PyList_GET_ITEM(held, i)).d.length
         for i in range(n):
             rows[i] += move[homes[i]]
-        found = take_pieces(held, rows, homes, n, count_runs(rows, homes, n))
+        found = take_pieces(held, rows, homes, n, write_runs(NULL, rows, homes, n))
         if found is not None:
             return found
         for i in range(n):
@@ -338,7 +336,7 @@ cdef class RowReader:
         cdef int64_t n = begins[1] - begins[0], i
         for i in range(begins[0], begins[1]):
             rows[i] -= self.homes.firsts[b]
-        return take_pieces([batch], rows + begins[0], NULL, n, count_runs(rows + begins[0], NULL, n))
+        return take_pieces([batch], rows + begins[0], NULL, n, write_runs(NULL, rows + begins[0], NULL, n))
 
     def row(self, i, *, extensions=False):
         """Return one row as a dict; `extensions` are those of `RecordBatch.to_pydict`."""
@@ -346,8 +344,8 @@ cdef class RowReader:
         cdef int32_t b, k, f
         cdef RecordBatch batch
         cdef dict out = {}
+        cdef CollectorPause pause
         cdef Quota q
-        cdef bint running
         index = PyNumber_Index(i)
         if not -total <= index < total:
             raise NotFoundError(f"row: {index} is not one of the {total} rows")
@@ -365,15 +363,11 @@ cdef class RowReader:
             in_order()
             with cython.critical_section(self):
                 self.names = self.names or names
-        q = quota(AS_BACKED, extensions)
-        running = pause_collector()
-        try:
-            for k in range(batch.d.plan.n_columns):
-                f = batch.d.plan.columns[k]
-                values = read_values(q, batch, f, batch.d.nodes[f].offset + at, 1)
-                out[(<tuple> names)[k]] = <object> PyList_GET_ITEM(values, 0)
-        finally:
-            resume_collector(running)
+        pause, q = CollectorPause(), quota(AS_BACKED, extensions)
+        for k in range(batch.d.plan.n_columns):
+            f = batch.d.plan.columns[k]
+            values = read_values(q, batch, f, batch.d.nodes[f].offset + at, 1)
+            out[(<tuple> names)[k]] = <object> PyList_GET_ITEM(values, 0)
         return out
 
     def slice(self, offset=0, length=None):
