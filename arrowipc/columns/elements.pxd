@@ -34,12 +34,9 @@ cdef class Quota:
     cdef int enter(self) except -1
 
 
-@cython.final
-cdef class CollectorPause:
-    cdef bint ends              # the collector was running
-
-
 cdef Quota quota(int64_t max_values, object extensions=*)
+cdef bint pause_collector() noexcept
+cdef void resume_collector(bint was_running) noexcept
 cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count)
 cdef int64_t count_bytes(Columns columns) except -1
 cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=*,

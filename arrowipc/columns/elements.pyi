@@ -4,7 +4,3 @@ from typing import final
 
 @final
 class Quota: ...
-
-@final
-class CollectorPause:
-    def __init__(self) -> None: ...

@@ -148,22 +148,6 @@ cdef class Quota:
         self.take_objects(columns, dicts, DICT_SLOTS)
 
 
-@cython.auto_pickle(False)
-cdef class CollectorPause:
-    """Python's cyclic collector rests while a local variable has this.
-
-    Nothing that is made of columns is part of a cycle, and the collector would walk a million new lists and dicts again
-    and again. Without a GIL others run, and the collector of that CPython is no burden: it is left alone.
-    """
-
-    def __cinit__(self):
-        self.ends = not FREE_THREADED and PyGC_Disable()
-
-    def __dealloc__(self):
-        if self.ends:
-            PyGC_Enable()
-
-
 cdef Quota quota(int64_t max_values, object extensions=False):
     cdef Quota q = Quota.__new__(Quota)
     q.backed = max_values == AS_BACKED
@@ -207,9 +191,25 @@ cdef int check_native(Columns columns, object action) except -1:
 cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=AS_BACKED,
                  object extensions=False):
     """Elements [at, at + count) of a field, `at` physical, as Python values."""
-    cdef CollectorPause pause = CollectorPause()
     check_native(columns, "conversion to Python values")
-    return read_values(quota(max_values, extensions), columns, field, at, count)
+    cdef bint running = pause_collector()
+    try:
+        return read_values(quota(max_values, extensions), columns, field, at, count)
+    finally:
+        resume_collector(running)
+
+
+cdef bint pause_collector() noexcept:
+    """Let Python's cyclic collector rest while values are made, none of which is part of a cycle; was it running?
+
+    It would walk a million new lists and dicts again and again. That of a CPython without a GIL is no burden.
+    """
+    return not FREE_THREADED and PyGC_Disable()
+
+
+cdef void resume_collector(bint was_running) noexcept:
+    if was_running:
+        PyGC_Enable()
 
 
 cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):

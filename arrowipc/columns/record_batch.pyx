@@ -14,7 +14,8 @@ from arrowipc._core cimport (
 from arrowipc.columns.array cimport STEP, Array, clip, dictionary_array, given, is_foreign, is_integer, make_array
 from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder
 from arrowipc.columns.elements cimport (
-    AS_BACKED, DICT_SLOTS, CollectorPause, Quota, check_native, count_bytes, quota, read_values, rows_of,
+    AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, pause_collector, quota, read_values, resume_collector,
+    rows_of,
 )
 from arrowipc.columns.equal cimport begins_with, same_values
 from arrowipc.inline.bits cimport load_int
@@ -464,24 +465,32 @@ cdef Array find_column(RecordBatch batch, object i):
 
 def batches_to_pydict(batches, schema, max_values, extensions=False):
     """Columns of batches that have `schema`, as a dict of lists of Python values."""
-    cdef CollectorPause pause = CollectorPause()
     names = schema.names
     if len(set(names)) < len(names):
         raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
-    return dict(zip(names, column_values(batches, len(names), quota(given(max_values), extensions))))
+    return dict(zip(names, made_values(batches, names, quota(given(max_values), extensions), -1)))
 
 
 def batches_to_pylist(batches, schema, max_values, extensions=False):
     """Rows of batches that have `schema`: dicts, or lists of (name, value) pairs where names repeat."""
-    cdef CollectorPause pause = CollectorPause()
     cdef Quota q = quota(given(max_values), extensions)
     rows = sum([len(batch) for batch in batches])
     for batch in batches:
         q.take(batch, len(batch))
         q.take_objects(batch, len(batch), DICT_SLOTS)
-    cdef tuple names = tuple(schema.names)
-    cdef list columns = column_values(batches, len(names), q)
-    return rows_of(names, columns, len(columns[0]) if columns else rows, NULL, 0)
+    return made_values(batches, schema.names, q, rows)
+
+
+cdef list made_values(object batches, list names, Quota q, int64_t rows):
+    """The columns of all batches together; or, unless `rows` is -1, their rows."""
+    cdef bint running = pause_collector()
+    try:
+        columns = column_values(batches, len(names), q)
+        if rows < 0:
+            return columns
+        return rows_of(tuple(names), columns, len(columns[0]) if columns else rows, NULL, 0)
+    finally:
+        resume_collector(running)
 
 
 cdef list column_values(object batches, int32_t n_columns, Quota q):

@@ -419,7 +419,10 @@ cdef class Taker:
             return self.take_elements(f + 1, lists)
         out = self.room(lists.total, unit)
         with nogil:
-            gather_data(out, unit, lists.ends - lists.width, lists.starts, lists.width, self.pieces, self.rows)
+            if unit == 1:   # a constant is no product in the loop
+                gather_data(out, 1, lists.ends - lists.width, lists.starts, lists.width, self.pieces, self.rows)
+            else:
+                gather_data(out, unit, lists.ends - lists.width, lists.starts, lists.width, self.pieces, self.rows)
         return self.put_between(f, out, lists.total)
 
     cdef int gather_fixed_list(self, int32_t f) except -1:

@@ -8,7 +8,9 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t
 from libc.string cimport memset
 
 from arrowipc._core cimport Columns, Memory, Plan, Source, field_name
-from arrowipc.columns.elements cimport AS_BACKED, CollectorPause, Quota, check_native, quota, read_values
+from arrowipc.columns.elements cimport (
+    AS_BACKED, Quota, check_native, pause_collector, quota, read_values, resume_collector,
+)
 from arrowipc.columns.record_batch cimport RecordBatch, slice_batch
 from arrowipc.columns.take cimport (
     alone, integers, number_rows, take_numbers, take_pieces, with_nulls, without_nulls,
@@ -344,8 +346,8 @@ cdef class RowReader:
         cdef int32_t b, k, f
         cdef RecordBatch batch
         cdef dict out = {}
-        cdef CollectorPause pause
         cdef Quota q
+        cdef bint running
         index = PyNumber_Index(i)
         if not -total <= index < total:
             raise NotFoundError(f"row: {index} is not one of the {total} rows")
@@ -363,11 +365,15 @@ cdef class RowReader:
             in_order()
             with cython.critical_section(self):
                 self.names = self.names or names
-        pause, q = CollectorPause(), quota(AS_BACKED, extensions)
-        for k in range(batch.d.plan.n_columns):
-            f = batch.d.plan.columns[k]
-            values = read_values(q, batch, f, batch.d.nodes[f].offset + at, 1)
-            out[(<tuple> names)[k]] = <object> PyList_GET_ITEM(values, 0)
+        q = quota(AS_BACKED, extensions)
+        running = pause_collector()
+        try:
+            for k in range(batch.d.plan.n_columns):
+                f = batch.d.plan.columns[k]
+                values = read_values(q, batch, f, batch.d.nodes[f].offset + at, 1)
+                out[(<tuple> names)[k]] = <object> PyList_GET_ITEM(values, 0)
+        finally:
+            resume_collector(running)
         return out
 
     def slice(self, offset=0, length=None):
