@@ -505,6 +505,8 @@ cdef dict WORDS = {
     FAULT_PREFIX: (FormatError, "{column}{buffer}: a compressed buffer begins with its 8-byte uncompressed length; "
                                 "found {what} {found}"),
     FAULT_MEMORY: (MemoryError, "out of memory"),
+    FAULT_FULL: (UnsupportedError, "{column}the {what} would reach {found:,}, and its type counts to {expected:,}; "
+                                   "keep the rows in several batches, or use a wider type"),
 }
 
 cdef dict BUFFER_NAMES = {

@@ -28,8 +28,6 @@ cdef int64_t count_nulls(Array array) noexcept
 # An array of ours, or of another library.
 cdef Array as_array(object data)
 
-# What methods of arrays and batches are given: one index; something that hands rows over by the Arrow C interfaces;
-# the quota of values; start and count of what a slice asks for and that exists.
 cpdef bint is_integer(object i) except -1
 cpdef bint is_foreign(object data)
 cdef int64_t given(object max_values) except? -1

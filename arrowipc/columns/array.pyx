@@ -14,12 +14,12 @@ from arrowipc.columns.equal cimport same_values
 from arrowipc.inline.bits cimport SLACK, append_bits
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint, Type_Int
-from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.loads cimport bitmap_bytes, count_bits
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE,
     LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
 )
+from arrowipc.inline.threads cimport in_order
 from arrowipc.metadata.schema_reader cimport plan_field
 
 from arrowipc.arguments import integer_of
@@ -197,15 +197,15 @@ cdef class Array(Compiled, Nested):
 
     def take(self, indices):
         """Return elements in any order and number; parameters and errors are those of :meth:`RecordBatch.take`."""
-        from arrowipc.columns.take import take_elements
+        from arrowipc.columns.take import only_column, take_indices
 
-        return take_elements(self, indices)
+        return take_indices(only_column(self), indices).column(0)
 
     def filter(self, mask):
         """Return the elements where `mask` is true; parameters and errors are those of :meth:`RecordBatch.filter`."""
-        from arrowipc.columns.take import keep_elements
+        from arrowipc.columns.take import keep_rows, only_column
 
-        return keep_elements(self, mask_of(mask))
+        return keep_rows(only_column(self), mask_of(mask)).column(0)
 
     def __len__(self):
         return self.length

@@ -10,11 +10,7 @@ from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, FAULT_OFFSET, Fault, fail
 from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport add_overflows, inside, load_i32, load_u32, unlikely
 from arrowipc.inline.plan cimport LAYOUT_FIXED_LIST, ColumnsData, Extent, FieldPlan, Node, PlanData
-
-cdef struct GrowableBuffer:
-    # One buffer's memory, as the kernels see it.
-    uint8_t* data
-    int64_t capacity
+from arrowipc.inline.room cimport Room
 
 cdef struct Pool:
     # The variadic data buffers of one view field.
@@ -41,7 +37,6 @@ cdef struct Buffers:
 
 
 cdef class SnapshotOwner:
-    """What keeps the memory of snapshots alive."""
     cdef object origin      # shared by all snapshots of one BuilderMemory: each is a prefix of the later ones
     cdef tuple memories
     cdef tuple kept
@@ -53,7 +48,6 @@ cdef class DeltaOrigin:
 
 
 cdef class BuilderMemory:
-    """Buffers of a plan that grow at the end, and snapshots of them."""
     cdef Plan plan
     cdef const PlanData* p          # plan.d
     cdef tuple dictionaries         # as in Columns
@@ -68,7 +62,7 @@ cdef class BuilderMemory:
     cdef int64_t state_bytes
     cdef Undo undo
     cdef int32_t n_kept             # len(kept)
-    cdef GrowableBuffer* blocks     # per buffer of the plan
+    cdef Room* blocks               # per buffer of the plan
     cdef Buffers* buffers           # per view field
     cdef list memories              # Memory or None, per buffer of the plan
     cdef list kept                  # Memory of view data, and owners of borrowed view data
@@ -101,7 +95,7 @@ cdef int begins_with_snapshot(Columns longer, Columns shorter)
 
 
 cdef inline int reserve(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept nogil:
-    if unlikely(extra > g.blocks[buffer].capacity - SLACK - g.sizes[buffer], 0):
+    if unlikely(extra > g.blocks[buffer].size - SLACK - g.sizes[buffer], 0):
         return grow(g, buffer, extra, fault)
     return 0
 
@@ -127,11 +121,6 @@ cdef inline uint8_t* pool_place(BuilderMemory g, int32_t view, int64_t size, Fau
     pool.bytes += size
     return <uint8_t*> g.buffers[view].extents[pool.open].data + (pool.open_bytes - size)
 
-
-cdef enum:
-    # Beside the FaultCodes: a builder cannot count further. `what` names the numbers, `found` is the
-    # one that they would have to hold, `expected` the largest that they can.
-    FAULT_FULL = 100
 
 cdef struct Span:
     # The elements of a field that are taken.
@@ -236,7 +225,6 @@ cdef struct Append:
 
 
 cdef class ColumnsBuilder(BuilderMemory):
-    """Columns that grow at the end; snapshots share their memory."""
     cdef Span* spans                # per field
     cdef PoolTarget* targets        # scratch: per variadic buffer of one field of the piece
     cdef int64_t targets_room
@@ -247,6 +235,3 @@ cdef class ColumnsBuilder(BuilderMemory):
                          Fault* fault) noexcept nogil
     cdef Columns snapshot(self)
     cdef int match(self, Plan plan) except -1
-
-
-cdef int raise_append_fault(const Fault* fault, Plan plan, object where=*) except -1

@@ -12,23 +12,24 @@ cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, int8_t, uint8_t
 from libc.stdlib cimport free
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Columns, Memory, Plan, field_name, raise_fault
+from arrowipc._core cimport Columns, Memory, Plan, raise_fault
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, shift_offsets, store_int
 from arrowipc.inline.element cimport find_run, run_end
 from arrowipc.inline.fault cimport (
-    FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault,
-    fail,
+    FAULT_FULL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET,
+    FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, is_list_view
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
     LAYOUT_LIST64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
     ColumnsData, Extent, FieldPlan, Node, PlanData,
 )
-from arrowipc.inline.room cimport new_zeros, reserve_items
+from arrowipc.inline.room cimport Room, new_zeros, reserve_items
+from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.errors import UnsupportedError, UsageError
 
@@ -49,6 +50,9 @@ cdef int64_t SMALL = 1 << 12
 cdef int64_t POOL_SMALLEST = 1 << 10
 cdef int64_t POOL_LARGEST = 1 << 25
 
+# A data buffer of views that has this many bytes, and is mostly used, is borrowed instead of copied.
+cdef int64_t KEEP_BYTES = 1 << 18
+
 
 cdef Memory new_memory(int64_t wanted, int64_t least):
     """A block of `wanted` bytes, or of `least` where there is not as much."""
@@ -63,7 +67,7 @@ cdef Memory new_memory(int64_t wanted, int64_t least):
 cdef int grow(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil:
     """Give a buffer a block with room for `extra` more bytes; the old one stays with whoever points at it."""
     cdef Memory memory
-    cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].capacity, least = used + extra + SLACK
+    cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].size, least = used + extra + SLACK
     if extra > INT64_MAX // 16 - used:
         return fail(fault, FAULT_MEMORY)
     # Unless more is known to come, the first block is as large as its first piece: many columns never get a
@@ -83,8 +87,7 @@ cdef int grow(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noex
         memcpy(memory.data, g.blocks[buffer].data, used)
     g.memories[buffer] = memory
     g.moved += used
-    g.blocks[buffer].data = memory.data
-    g.blocks[buffer].capacity = memory.capacity
+    g.blocks[buffer] = Room(memory.data, memory.capacity)
     g.shared = None
     return 0
 
@@ -170,7 +173,7 @@ cdef class BuilderMemory:
 
     def __cinit__(self, Plan plan not None):
         cdef int64_t fields = plan.d.n_fields, buffers = plan.d.n_buffers, views = plan.d.n_views, i
-        cdef int64_t arrays = buffers * <int64_t> (sizeof(GrowableBuffer) + 8) + views * <int64_t> sizeof(Buffers)
+        cdef int64_t arrays = buffers * <int64_t> (sizeof(Room) + 8) + views * <int64_t> sizeof(Buffers)
         self.plan = plan
         self.p = &plan.d
         self.state_bytes = fields * <int64_t> sizeof(Node) + buffers * 8 + views * <int64_t> sizeof(Pool)
@@ -179,7 +182,7 @@ cdef class BuilderMemory:
         self.sizes = <int64_t*> (self.nodes + fields)
         self.pools = <Pool*> (self.sizes + buffers)
         self.undo.state = self.pools + views
-        self.blocks = <GrowableBuffer*> (<uint8_t*> self.block + 2 * self.state_bytes)
+        self.blocks = <Room*> (<uint8_t*> self.block + 2 * self.state_bytes)
         self.buffers = <Buffers*> (self.blocks + buffers)
         self.wanted = <int64_t*> (self.buffers + views)
         for i in range(views):
@@ -203,7 +206,6 @@ cdef class BuilderMemory:
         self.undo.n_kept = self.n_kept
 
     cdef void restore(self) noexcept nogil:
-        """Go back to the state at the last `save`; blocks keep their larger size."""
         memcpy(self.nodes, self.undo.state, self.state_bytes)
         self.length = self.undo.length
         if self.n_kept != self.undo.n_kept:
@@ -279,12 +281,6 @@ cdef int begins_with_snapshot(Columns longer, Columns shorter):
         if longer.d.nodes[column].offset or shorter.d.nodes[column].offset:
             return BEGINS_SNAPSHOT if longer is shorter else BEGINS_NOT
     return BEGINS_DELTAS if type((<SnapshotOwner> longer.owner).origin) is DeltaOrigin else BEGINS_SNAPSHOT
-
-
-# -- appending -----------------------------------------------------------------------------------------------
-
-# A data buffer of views that has this many bytes, and is mostly used, is borrowed instead of copied.
-cdef int64_t KEEP_BYTES = 1 << 18
 
 
 # -- the elements of a span, which are checked ---------------------------------------------------------------
@@ -677,60 +673,6 @@ cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept 
     return 0
 
 
-cdef int append_columns(ColumnsBuilder g, const Append* job) noexcept nogil:
-    cdef const PlanData* p = g.p
-    cdef int64_t rows, length
-    cdef int32_t i, f = 0
-    cdef int layout
-    if add_overflows(g.length, job.piece.length, &rows):
-        return full(job, -1, INT64_MAX, INT64_MAX, b"rows")
-    for i in range(p.n_columns):
-        if set_span(job.piece, p.columns[i], 0, job.piece.length, g.spans, job.fault) < 0:
-            return -1
-    while f < p.n_fields:
-        if g.spans[f].count == 0:
-            # Nothing below it either, or (run ends) its parent has done the work.
-            f = p.fields[f].end
-            continue
-        if add_overflows(g.nodes[f].length, g.spans[f].count, &length):
-            return full(job, f, INT64_MAX, INT64_MAX, b"elements")
-        layout = p.fields[f].layout
-        if layout == LAYOUT_NULL:
-            g.nodes[f].null_count = length
-        elif LAYOUTS[layout].has_validity and append_validity(g, job, f) < 0:
-            return -1
-        if append_layout(g, job, f) < 0:
-            return -1
-        g.nodes[f].length = length
-        f += 1
-    g.length = rows
-    return 0
-
-
-# -- plans ---------------------------------------------------------------------------------------------------
-
-
-cdef bint same_layout(const PlanData* a, const PlanData* b) noexcept nogil:
-    """Whether columns of one plan can be appended to columns of the other."""
-    cdef const FieldPlan* x
-    cdef const FieldPlan* y
-    cdef int32_t i
-    cdef int kinds = FIELD_UTF8 | FIELD_SIGNED | FIELD_ENCODED
-    if a.n_fields != b.n_fields or a.n_columns != b.n_columns or a.keep_stored != b.keep_stored:
-        return False
-    for i in range(a.n_fields):
-        x = &a.fields[i]
-        y = &b.fields[i]
-        if (x.layout != y.layout or x.type != y.type or x.width != y.width or x.unit != y.unit
-                or x.precision != y.precision or x.scale != y.scale or x.end != y.end or x.parent != y.parent
-                or x.dictionary != y.dictionary or x.first_buffer != y.first_buffer or x.view != y.view
-                or (x.flags ^ y.flags) & kinds):
-            return False
-        if x.codes >= 0 and memcmp(a.codes + 128 * x.codes, b.codes + 128 * y.codes, 128) != 0:
-            return False
-    return True
-
-
 cdef bint needs_native_order(const PlanData* p) noexcept nogil:
     """Whether appending reads offsets, views, run ends or indices: they must be in this machine's byte order."""
     cdef const FieldPlan* field
@@ -741,23 +683,6 @@ cdef bint needs_native_order(const PlanData* p) noexcept nogil:
                 or (field.layout != LAYOUT_FIXED and alignment_of(field) > 1)):
             return True
     return False
-
-
-cdef int raise_append_fault(const Fault* fault, Plan plan, object where=None) except -1:
-    """Raise the exception that a failed append stands for. Always returns -1."""
-    cdef int32_t field = fault.field
-    cdef list path = []
-    if fault.code != FAULT_FULL:
-        return raise_fault(fault, plan, where)
-    while field >= 0:
-        path.append(field_name(plan, field))
-        field = plan.d.fields[field].parent
-    text = f"the {fault.what.decode()} would reach {fault.found:,}, and its type counts to {fault.expected:,}"
-    if path:
-        text = f"column {'.'.join(reversed(path))!r}: " + text
-    if where is not None:
-        text = f"{where}: {text}"
-    raise UnsupportedError(f"{text}; keep the rows in several batches, or use a wider type")
 
 
 # -- builders ------------------------------------------------------------------------------------------------
@@ -789,12 +714,34 @@ cdef class ColumnsBuilder(BuilderMemory):
         piece's memory alive: with it, large data buffers of views are borrowed, without it (NULL) they are
         copied. On failure (-1, `fault` filled) a part may have been appended: whoever goes on calls `restore`.
         """
-        cdef Append job
-        job.piece = piece
-        job.shifts = shifts
-        job.owner = owner
-        job.fault = fault
-        return append_columns(self, &job)
+        cdef Append job = Append(piece, shifts, owner, fault)
+        cdef const PlanData* p = self.p
+        cdef int64_t rows, length
+        cdef int32_t i, f = 0
+        cdef int layout
+        if add_overflows(self.length, piece.length, &rows):
+            return full(&job, -1, INT64_MAX, INT64_MAX, b"rows")
+        for i in range(p.n_columns):
+            if set_span(piece, p.columns[i], 0, piece.length, self.spans, fault) < 0:
+                return -1
+        while f < p.n_fields:
+            if self.spans[f].count == 0:
+                # Nothing below it either, or (run ends) its parent has done the work.
+                f = p.fields[f].end
+                continue
+            if add_overflows(self.nodes[f].length, self.spans[f].count, &length):
+                return full(&job, f, INT64_MAX, INT64_MAX, b"elements")
+            layout = p.fields[f].layout
+            if layout == LAYOUT_NULL:
+                self.nodes[f].null_count = length
+            elif LAYOUTS[layout].has_validity and append_validity(self, &job, f) < 0:
+                return -1
+            if append_layout(self, &job, f) < 0:
+                return -1
+            self.nodes[f].length = length
+            f += 1
+        self.length = rows
+        return 0
 
     cdef int append(self, Columns piece) except -1:
         """Append all rows of `piece`; the caller sets `dictionaries`."""
@@ -802,12 +749,16 @@ cdef class ColumnsBuilder(BuilderMemory):
         if piece.plan is not self.matched:
             self.match(piece.plan)
         if self.append_data(&piece.d, NULL, <PyObject*> piece.owner if piece.owner is not None else NULL, &fault) < 0:
-            raise_append_fault(&fault, self.plan)
+            raise_fault(&fault, self.plan)
         return 0
 
     cdef int match(self, Plan plan) except -1:
         """Refuse pieces of a plan that has another shape."""
-        if plan is not self.plan and not same_layout(self.p, &plan.d):
+        cdef bint same = same_shape(self.plan, plan) and self.p.keep_stored == plan.d.keep_stored
+        cdef int32_t i
+        for i in range(self.p.n_fields if same else 0):
+            same &= self.p.fields[i].dictionary == plan.d.fields[i].dictionary
+        if not same:
             raise UsageError("the columns to append have another type than the columns so far, or share "
                              "their dictionaries differently")
         self.matched = plan

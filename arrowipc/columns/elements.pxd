@@ -3,7 +3,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cimport cython
 
-from arrowipc._core cimport Columns
+from arrowipc._core cimport Columns, raise_fault
+from arrowipc.inline.fault cimport Fault
 
 cdef enum:
     MAX_VALUES = 1 << 27        # Python objects that one call makes unless it is allowed more
@@ -13,7 +14,6 @@ cdef enum:
 
 @cython.final
 cdef class Quota:
-    """How many Python objects and bytes of text one call may still make, and how deep it is."""
     cdef int64_t limit
     cdef int64_t left
     cdef bint backed            # nobody said how many, so that the bytes of the columns do
@@ -45,3 +45,8 @@ cdef int check_native(Columns columns, object action) except -1
 cdef Columns dictionary_of(Columns columns, int32_t field)
 cdef int64_t dictionary_id(Columns columns, int32_t field) except? -1
 cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid, int64_t at)
+
+
+cdef inline int check(int found, const Fault* fault, Columns columns) except -1:
+    """Raise what a kernel found in columns and returned -1 for."""
+    return raise_fault(fault, columns.plan) if found < 0 else 0

@@ -15,10 +15,10 @@ from libc.string cimport memcpy
 
 cimport cython
 
-from arrowipc._core cimport Columns, DictionaryPlan, Recent, field_name, field_path, raise_fault
+from arrowipc._core cimport Columns, DictionaryPlan, Recent, field_name, field_path
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.element cimport (
-    find_run, index_at, load_signed, load_unsigned, member_at, next_run, span, validity, word_span,
+    find_run, index_at, load_unsigned, member_at, next_run, span, validity, word_span,
 )
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY, FAULT_UTF8
 from arrowipc.inline.fbs_layout cimport (
@@ -26,14 +26,13 @@ from arrowipc.inline.fbs_layout cimport (
     TimeUnit_MICROSECOND, TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, Type_Date, Type_Decimal, Type_Duration,
     Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Map, Type_Time, Type_Timestamp,
 )
-from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.loads cimport get_bit, load_i32, load_i64, loose_i64
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_NULL,
     LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent,
     FieldPlan,
 )
-from arrowipc.inline.threads cimport FREE_THREADED
+from arrowipc.inline.threads cimport FREE_THREADED, in_order
 from arrowipc.metadata.schema_reader cimport children_of, plan_field
 
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column
@@ -201,10 +200,9 @@ cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int6
 
 
 cdef bint pause_collector() noexcept:
-    """Let Python's cyclic collector rest while values are made, and say whether it was running.
+    """Let Python's cyclic collector rest while values are made, none of which is part of a cycle; was it running?
 
-    Nothing that is made is part of a cycle, and the collector would walk a million new lists and dicts again
-    and again. Without a GIL others run, and the collector of that CPython is no burden: it is left alone.
+    It would walk a million new lists and dicts again and again. That of a CPython without a GIL is no burden.
     """
     return not FREE_THREADED and PyGC_Disable()
 
@@ -312,7 +310,7 @@ cdef list integers(const ColumnsData* d, int32_t field, int64_t at, int64_t coun
         if valid != NULL and not get_bit(valid, at + i):
             put(out, i, None)
         elif signed:
-            put(out, i, signed_integer(load_signed(p + i * width, width)))
+            put(out, i, signed_integer(load_int(p, i, width)))
         elif width == 8:
             put(out, i, PyLong_FromUnsignedLongLong(load_unsigned(p + i * width, 8)))
         else:
@@ -390,11 +388,11 @@ cdef list converted(Quota q, Columns columns, int32_t field, int64_t at, int64_t
         elif kind == Type_Timestamp:
             out.append(load_i64(p + 8 * i) if unknown else moment(load_i64(p + 8 * i), f.unit, zone))
         elif kind == Type_Date:
-            out.append(date(load_signed(p + i * f.width, f.width), f.unit))
+            out.append(date(load_int(p, i, f.width), f.unit))
         elif kind == Type_Time:
-            out.append(time_of_day(load_signed(p + i * f.width, f.width), f.unit))
+            out.append(time_of_day(load_int(p, i, f.width), f.unit))
         else:
-            out.append(duration(load_i64(p + 8 * i), f.unit))
+            out.append(duration(load_i64(p + 8 * i), f.unit, -LAST_TIMEDELTA_DAY, LAST_TIMEDELTA_DAY))
     return out
 
 
@@ -433,7 +431,7 @@ cdef object decimal(const uint8_t* p, const FieldPlan* f):
             scaled = made if scaled is None else scaled
     in_order()
     if f.width <= 8:
-        number = load_signed(p, f.width)
+        number = load_int(p, 0, f.width)
     elif f.width == 16 and load_i64(p + 8) == load_i64(p) >> 63:
         number = load_i64(p)
     else:
@@ -523,13 +521,9 @@ cdef inline int64_t floor_mod(int64_t a, int64_t b) noexcept:
 
 cdef object moment(int64_t ticks, int32_t unit, object zone):
     """A datetime, aware when there is a zone; the stored number where datetime has no such moment."""
-    cdef int64_t ticks_per_second = per_second(unit), seconds, days, rest
-    seconds = floor_div(ticks, ticks_per_second)
-    days = floor_div(seconds, SECONDS_PER_DAY)
-    if days < FIRST_DAY or days > LAST_DAY:
-        return ticks
-    rest = floor_mod(ticks, ticks_per_second) * (1000000 // ticks_per_second)
-    since = new_timedelta(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
+    since = duration(ticks, unit, FIRST_DAY, LAST_DAY)
+    if type(since) is int:
+        return since
     if zone is None:
         return EPOCH + since
     if zone is UTC:
@@ -562,11 +556,11 @@ cdef object time_of_day(int64_t ticks, int32_t unit):
     return new_time(<int> (minutes // 60), <int> (minutes % 60), <int> (seconds % 60), <int> rest)
 
 
-cdef object duration(int64_t ticks, int32_t unit):
-    cdef int64_t ticks_per_second = per_second(unit), seconds, days, rest
-    seconds = floor_div(ticks, ticks_per_second)
-    days = floor_div(seconds, SECONDS_PER_DAY)
-    if days < -LAST_TIMEDELTA_DAY or days > LAST_TIMEDELTA_DAY:
+cdef object duration(int64_t ticks, int32_t unit, int64_t first_day, int64_t last_day):
+    """A timedelta; the stored number where its days are not between these."""
+    cdef int64_t ticks_per_second = per_second(unit), seconds = floor_div(ticks, ticks_per_second)
+    cdef int64_t days = floor_div(seconds, SECONDS_PER_DAY), rest
+    if days < first_day or days > last_day:
         return ticks
     rest = floor_mod(ticks, ticks_per_second) * (1000000 // ticks_per_second)
     return new_timedelta(<int> days, <int> (seconds - days * SECONDS_PER_DAY), <int> rest)
@@ -617,7 +611,7 @@ cdef object nanoseconds(Quota q, Columns columns, int32_t field, int64_t at, int
         return moment(whole, TimeUnit_MICROSECOND, zone)
     if kind == Type_Time:
         return time_of_day(whole, TimeUnit_MICROSECOND)
-    return duration(whole, TimeUnit_MICROSECOND)
+    return duration(whole, TimeUnit_MICROSECOND, -LAST_TIMEDELTA_DAY, LAST_TIMEDELTA_DAY)
 
 
 # -- text, binary and lists ----------------------------------------------------------------------------------
@@ -673,8 +667,7 @@ cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
         # A view under a null is never looked at; an offset there delimits its neighbours.
         if valid != NULL and not get_bit(valid, at + i):
             continue
-        if word_span(d, field, at + i, &p, &size, &fault) < 0:
-            raise_fault(&fault, columns.plan)
+        check(word_span(d, field, at + i, &p, &size, &fault), &fault, columns)
         total += size
         if total > q.bytes_left:
             q.take_bytes(columns, total)
@@ -693,8 +686,8 @@ cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
                     p = extents[2].data + start
                     size = end - start
             # Views once more, in memory that may have changed meanwhile; offsets that are wrong, for their fault.
-            if not sound and word_span(d, field, at + i, &p, &size, &fault) < 0:
-                raise_fault(&fault, columns.plan)
+            if not sound:
+                check(word_span(d, field, at + i, &p, &size, &fault), &fault, columns)
             if null:
                 put(out, i, None)
             elif text:
@@ -702,8 +695,7 @@ cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
             else:
                 put(out, i, PyBytes_FromStringAndSize(<const char*> p, size))
     except UnicodeDecodeError:
-        fail(&fault, FAULT_UTF8, field, -1, at + i)
-        raise_fault(&fault, columns.plan)
+        check(fail(&fault, FAULT_UTF8, field, -1, at + i), &fault, columns)
     return out
 
 
@@ -711,58 +703,48 @@ cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
     """All list layouts: elements that lie together are read together, and no element that no list holds."""
     cdef const ColumnsData* d = &columns.d
     cdef const uint8_t* valid = validity(d, field)
-    cdef list out = []
-    cdef int64_t i, start = 0, size = 0, first = 0, end = 0, done = 0, total = 0
+    cdef int32_t child = field + 1
+    cdef list out = [], flat
+    cdef int64_t i, start = 0, size = 0, first, end, done = 0, total = 0
     cdef Fault fault
     q.take_objects(columns, count, LIST_SLOTS)
-    for i in range(count):
-        if valid != NULL and not get_bit(valid, at + i):
+    for i in range(at, at + count):
+        if valid != NULL and not get_bit(valid, i):
             continue
-        if span(d, field, at + i, &start, &size, &fault) < 0:
-            raise_fault(&fault, columns.plan)
+        check(span(d, field, i, &start, &size, &fault), &fault, columns)
         # All of them are counted before the first is made; sums of sizes may overflow.
         if size > q.left - total:
             q.check(columns, INT64_MAX if size > INT64_MAX - total else total + size)
         total += size
-    for i in range(count):
-        if valid != NULL and not get_bit(valid, at + i):
-            continue
-        span(d, field, at + i, &start, &size, &fault)
-        if size == 0 or start == end:
+    while done < count:
+        # The lists from `done` on that share out the elements [first, end) in order: up to one that begins elsewhere.
+        first, end = 0, -1
+        for i in range(at + done, at + count):
+            if valid != NULL and not get_bit(valid, i):
+                continue
+            check(span(d, field, i, &start, &size, &fault), &fault, columns)
+            if size and end >= 0 and start != end:
+                break
+            if size:
+                first = start if end < 0 else first
+                end = start + size
+        else:
+            i = at + count
+        end = max(first, end)
+        if d.plan.fields[field].type == Type_Map:
+            flat = entries(q, columns, child, d.nodes[child].offset + first, end - first)
+        else:
+            flat = read_values(q, columns, child, d.nodes[child].offset + first, end - first)
+        end = 0
+        for done in range(done, i - at):
+            if valid != NULL and not get_bit(valid, at + done):
+                out.append(None)
+                continue
+            check(span(d, field, at + done, &start, &size, &fault), &fault, columns)
+            out.append(PyList_GetSlice(flat, end, end + size))
             end += size
-            continue
-        cut(q, columns, field, at + done, i - done, first, end - first, out)
-        done = i
-        first = start
-        end = start + size
-    cut(q, columns, field, at + done, count - done, first, end - first, out)
+        done = i - at
     return out
-
-
-cdef int cut(Quota q, Columns columns, int32_t field, int64_t at, int64_t count, int64_t start, int64_t size,
-             list out) except -1:
-    """Append lists [at, at + count), which share out the child's elements [start, start + size) in order."""
-    cdef const ColumnsData* d = &columns.d
-    cdef const uint8_t* valid = validity(d, field)
-    cdef int32_t child = field + 1
-    cdef list flat
-    cdef int64_t i, begin = 0, length = 0, cursor = 0
-    cdef Fault fault
-    if count == 0:
-        return 0
-    if d.plan.fields[field].type == Type_Map:
-        flat = entries(q, columns, child, d.nodes[child].offset + start, size)
-    else:
-        flat = read_values(q, columns, child, d.nodes[child].offset + start, size)
-    for i in range(count):
-        if valid != NULL and not get_bit(valid, at + i):
-            out.append(None)
-            continue
-        if span(d, field, at + i, &begin, &length, &fault) < 0:
-            raise_fault(&fault, columns.plan)
-        out.append(PyList_GetSlice(flat, cursor, cursor + length))
-        cursor += length
-    return 0
 
 
 cdef list entries(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
@@ -821,8 +803,7 @@ cdef list members(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
     cdef int32_t child = 0, current = -1
     cdef Fault fault
     for i in range(count):
-        if member_at(d, field, at + i, &child, &element, &fault) < 0:
-            raise_fault(&fault, columns.plan)
+        check(member_at(d, field, at + i, &child, &element, &fault), &fault, columns)
         if child == current and element == first + length:
             length += 1
             continue
@@ -851,10 +832,8 @@ cdef list decoded(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
         if valid != NULL and not get_bit(valid, i):
             continue
         if dictionary is None:
-            fail(&fault, FAULT_NO_DICTIONARY, field, 1, i, dictionary_id(columns, field))
-            raise_fault(&fault, columns.plan)
-        if index_at(d, field, i, size, &index, &fault) < 0:
-            raise_fault(&fault, columns.plan)
+            check(fail(&fault, FAULT_NO_DICTIONARY, field, 1, i, dictionary_id(columns, field)), &fault, columns)
+        check(index_at(d, field, i, size, &index, &fault), &fault, columns)
         if low < 0 or index < low:
             low = index
         if index > high:
@@ -904,8 +883,7 @@ cdef list runs(Quota q, Columns columns, int32_t field, int64_t at, int64_t coun
     cdef list out, flat
     cdef Fault fault
     while position < stop:
-        if next_run(d, field, past, position, &end, &fault) < 0:
-            raise_fault(&fault, columns.plan)
+        check(next_run(d, field, past, position, &end, &fault), &fault, columns)
         position = end
         past += 1
     flat = read_values(q, columns, child, d.nodes[child].offset + first, past - first)

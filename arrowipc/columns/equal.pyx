@@ -10,9 +10,9 @@ from libc.string cimport memcmp, memcpy
 
 cimport cython
 
-from arrowipc._core cimport Columns, raise_fault
+from arrowipc._core cimport Columns
 from arrowipc.columns.builder cimport BEGINS_NOT, BEGINS_SNAPSHOT, BEGINS_VALUES, begins_with_snapshot
-from arrowipc.columns.elements cimport count_bytes, dictionary_id, dictionary_of
+from arrowipc.columns.elements cimport check, count_bytes, dictionary_id, dictionary_of
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
@@ -321,10 +321,8 @@ cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         q.take(other >> 3)
         return other == 0 or memcmp(x.data + size, y.data + size, other) == 0
     for k in range(count):
-        if word_span(&a.d, f, i + k, &p, &size, &fault) < 0:
-            raise_fault(&fault, a.plan)
-        if word_span(&b.d, g, j + k, &r, &other, &fault) < 0:
-            raise_fault(&fault, b.plan)
+        check(word_span(&a.d, f, i + k, &p, &size, &fault), &fault, a)
+        check(word_span(&b.d, g, j + k, &r, &other, &fault), &fault, b)
         if size != other:
             return False
         if size == 0:
@@ -358,10 +356,8 @@ cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         q.take(size)
         return same(q, a, child, a.d.nodes[child].offset + start, b, twin, b.d.nodes[twin].offset + start, size)
     for k in range(count):
-        if span(&a.d, f, i + k, &start, &size, &fault) < 0:
-            raise_fault(&fault, a.plan)
-        if span(&b.d, g, j + k, &other, &length, &fault) < 0:
-            raise_fault(&fault, b.plan)
+        check(span(&a.d, f, i + k, &start, &size, &fault), &fault, a)
+        check(span(&b.d, g, j + k, &other, &length, &fault), &fault, b)
         if size != length:
             return False
         q.take(size)
@@ -387,10 +383,8 @@ cdef int same_members(Comparison q, Columns a, int32_t f, int64_t i, Columns b, 
     cdef int32_t child = 0, twin = 0, current = 0, current_twin = 0
     cdef Fault fault
     for k in range(count):
-        if member_at(&a.d, f, i + k, &child, &start, &fault) < 0:
-            raise_fault(&fault, a.plan)
-        if member_at(&b.d, g, j + k, &twin, &other, &fault) < 0:
-            raise_fault(&fault, b.plan)
+        check(member_at(&a.d, f, i + k, &child, &start, &fault), &fault, a)
+        check(member_at(&b.d, g, j + k, &twin, &other, &fault), &fault, b)
         # Equal types number their fields alike, so the distance from the union names the child.
         if child - f != twin - g:
             return False
@@ -415,10 +409,8 @@ cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int
     cdef int64_t first = run, second = other
     cdef Fault fault
     while done < count:
-        if next_run(&a.d, f, run, i + done, &end, &fault) < 0:
-            raise_fault(&fault, a.plan)
-        if next_run(&b.d, g, other, j + done, &other_end, &fault) < 0:
-            raise_fault(&fault, b.plan)
+        check(next_run(&a.d, f, run, i + done, &end, &fault), &fault, a)
+        check(next_run(&b.d, g, other, j + done, &other_end, &fault), &fault, b)
         q.take(1)
         end -= i
         other_end -= j
@@ -497,10 +489,8 @@ cdef int64_t value_index(Columns columns, int32_t f, int64_t at, Columns values,
     if valid != NULL and not get_bit(valid, at):
         return -1
     if values is None:
-        fail(&fault, FAULT_NO_DICTIONARY, f, 1, at, dictionary_id(columns, f))
-        raise_fault(&fault, columns.plan)
-    if index_at(&columns.d, f, at, values.d.length, &index, &fault) < 0:
-        raise_fault(&fault, columns.plan)
+        check(fail(&fault, FAULT_NO_DICTIONARY, f, 1, at, dictionary_id(columns, f)), &fault, columns)
+    check(index_at(&columns.d, f, at, values.d.length, &index, &fault), &fault, columns)
     if values.d.plan.fields[child].layout == LAYOUT_NULL:
         return -1
     valid = validity(&values.d, child)

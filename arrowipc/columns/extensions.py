@@ -72,12 +72,8 @@ def converter_of(field: at.Field, own: Mapping[str, Callable[[Any], Any]]) -> Co
     return MEANINGS[name](field) if name in MEANINGS else None
 
 
-def _uuid(field: at.Field) -> Convert | None:
-    return (lambda value, charge: UUID(bytes=value)) if field.type == at.FixedSizeBinary(16) else None
-
-
-def _bool8(field: at.Field) -> Convert | None:
-    return (lambda value, charge: bool(value)) if field.type == at.Int(8, True) else None
+def _plain(storage: at.DataType, make: Callable[[Any], Any]) -> Callable[[at.Field], Convert | None]:
+    return lambda field: (lambda value, charge: make(value)) if field.type == storage else None
 
 
 def _json(field: at.Field) -> Convert | None:
@@ -183,12 +179,12 @@ def _rows(flat: list[Any], shape: tuple[int, ...], parameters: TensorColumn, cha
 
 #: Name of an extension type -> what makes a converter for a field; None where its storage is not the type's.
 MEANINGS: dict[str, Callable[[at.Field], Convert | None]] = {
-    "arrow.bool8": _bool8,
+    "arrow.bool8": _plain(at.Int(8, True), bool),
     FIXED_SHAPE: _tensor,
     "arrow.json": _json,
     "arrow.parquet.variant": _variant,
     "arrow.timestamp_with_offset": _moment,
-    "arrow.uuid": _uuid,
+    "arrow.uuid": _plain(at.FixedSizeBinary(16), lambda value: UUID(bytes=value)),
     VARIABLE_SHAPE: _tensor,
 }
 

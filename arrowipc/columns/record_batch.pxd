@@ -16,7 +16,7 @@ cdef class BatchProducer:
     cdef Columns next(self)             # None at the end, and from then on; may raise anything
 
 
-# A batch of ours, or what another library hands over as one.
+# A batch of ours, or what another library hands over as one; of a stream all rows.
 cdef RecordBatch as_batch(object data)
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)
 # An array as the only column of `plan`, which is of the same shape and may give dictionaries other ids.

@@ -8,9 +8,11 @@ from cpython.list cimport PyList_GET_ITEM
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
-from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Recent, field_path, identity, limits_data
+from arrowipc._core cimport (
+    Columns, DictionaryPlan, Memory, Plan, Recent, field_path, identity, limits_data, raise_fault,
+)
 from arrowipc.columns.array cimport STEP, Array, clip, dictionary_array, given, is_foreign, is_integer, make_array
-from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder, raise_append_fault
+from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder
 from arrowipc.columns.elements cimport (
     AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, pause_collector, quota, read_values, resume_collector,
     rows_of,
@@ -142,9 +144,13 @@ cdef class RecordBatch(Columns, Tabular):
     def _with_schema(self, schema):
         """The same columns, described by a schema of the same types."""
         cdef LimitsData limits
+        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         check_native(self, "another schema")
         limits_data(None, &limits)
-        return with_plan(self, python_plan(schema, &limits))
+        out.share(self, python_plan(schema, &limits))
+        out.dictionaries = self.dictionaries
+        out.metadata_pairs = self.metadata_pairs
+        return out
 
     def add_column(self, i, field, values):
         """Return the batch with one more column before column `i`; see :meth:`append_column`."""
@@ -403,17 +409,7 @@ def names_columns(items):
     return isinstance(items, (list, tuple)) and len(items) > 0 and all([isinstance(each, str) for each in items])
 
 
-cdef RecordBatch with_plan(RecordBatch batch, Plan plan):
-    """The same columns, described by another plan of the same shape."""
-    cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-    out.share(batch, plan)
-    out.dictionaries = batch.dictionaries
-    out.metadata_pairs = batch.metadata_pairs
-    return out
-
-
 cdef RecordBatch as_batch(object data):
-    """A batch of ours, or of another library; of a stream all rows."""
     if isinstance(data, RecordBatch):
         return data
     from arrowipc.cdata.import_array import batch_from
@@ -472,12 +468,7 @@ def batches_to_pydict(batches, schema, max_values, extensions=False):
     names = schema.names
     if len(set(names)) < len(names):
         raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
-    cdef Quota q = quota(given(max_values), extensions)
-    cdef bint running = pause_collector()
-    try:
-        return dict(zip(names, column_values(batches, len(names), q)))
-    finally:
-        resume_collector(running)
+    return dict(zip(names, made_values(batches, names, quota(given(max_values), extensions), -1)))
 
 
 def batches_to_pylist(batches, schema, max_values, extensions=False):
@@ -487,12 +478,17 @@ def batches_to_pylist(batches, schema, max_values, extensions=False):
     for batch in batches:
         q.take(batch, len(batch))
         q.take_objects(batch, len(batch), DICT_SLOTS)
-    cdef list columns
-    cdef tuple names = tuple(schema.names)
+    return made_values(batches, schema.names, q, rows)
+
+
+cdef list made_values(object batches, list names, Quota q, int64_t rows):
+    """The columns of all batches together; or, unless `rows` is -1, their rows."""
     cdef bint running = pause_collector()
     try:
         columns = column_values(batches, len(names), q)
-        return rows_of(names, columns, len(columns[0]) if columns else rows, NULL, 0)
+        if rows < 0:
+            return columns
+        return rows_of(tuple(names), columns, len(columns[0]) if columns else rows, NULL, 0)
     finally:
         resume_collector(running)
 
@@ -517,8 +513,6 @@ cdef list column_values(object batches, int32_t n_columns, Quota q):
 
 
 cdef class BatchProducer:
-    """Where a stream takes its batches from."""
-
     cdef Columns next(self):
         raise NotImplementedError(f"{type(self).__name__} does not produce batches")
 
@@ -527,10 +521,7 @@ cdef class BatchProducer:
 
 
 cdef Columns single_column(Array array, Plan plan):
-    """An array as the only column of `plan`, which is of the same shape and may give dictionaries other ids.
-
-    Buffers are shared, and so are the tables where nothing in them has to change.
-    """
+    """Buffers are shared, and so are the tables where nothing in them has to change."""
     cdef Columns source = array.columns, out
     cdef const Node* node = &source.d.nodes[array.index]
     if (source.d.plan.n_fields == plan.d.n_fields and not plan.dictionaries and node.offset == array.offset
@@ -552,8 +543,12 @@ cdef int place_arrays(Columns out, Plan plan, list arrays, int64_t length) excep
     cdef Array array
     cdef int32_t i, f, g, column, variadic = 0, next = plan.d.n_buffers
     cdef list dictionaries = []
+    cdef const ColumnsData* d
     for array in arrays:
-        variadic += count_variadic_below(&array.columns.d, array.index)
+        d = &array.columns.d
+        for g in range(array.index, d.plan.fields[array.index].end):
+            if d.plan.fields[g].view >= 0:
+                variadic += d.views[d.plan.fields[g].view].count
     out.allocate(plan, variadic)
     for column, array in enumerate(arrays):
         f = plan.d.columns[column]
@@ -570,19 +565,10 @@ cdef int place_arrays(Columns out, Plan plan, list arrays, int64_t length) excep
     return 0
 
 
-cdef int32_t count_variadic_below(const ColumnsData* d, int32_t f) noexcept nogil:
-    """Data buffers of the view fields among a field and those below it."""
-    cdef int32_t i, count = 0
-    for i in range(f, d.plan.fields[f].end):
-        if d.plan.fields[i].view >= 0:
-            count += d.views[d.plan.fields[i].view].count
-    return count
-
-
 cdef tuple share_dictionaries(Plan plan, list arrays):
     """The dictionaries of a plan, from those of its encoded fields in pre-order; None: not arrived."""
     cdef list out = [None] * len(plan.dictionaries), taken = [None] * len(plan.dictionaries)
-    cdef Array array
+    cdef Array array, known
     cdef DictionaryPlan dictionary
     cdef int32_t i, k = 0, ordinal
     for i in range(plan.d.n_fields):
@@ -593,18 +579,15 @@ cdef tuple share_dictionaries(Plan plan, list arrays):
         k += 1
         if array is None:
             continue
-        dictionary = plan.dictionaries[ordinal]
-        if out[ordinal] is None:
+        dictionary, known = plan.dictionaries[ordinal], taken[ordinal]
+        if known is None:
             out[ordinal] = single_column(array, dictionary.values)
             taken[ordinal] = array
-        elif not same_elements(taken[ordinal], array):
+        elif (array.columns is not known.columns or array.index != known.index or array.offset != known.offset
+                or array.length != known.length):
             raise UsageError(f"column {field_path(plan, i)!r}: it shares dictionary {dictionary.id} with another "
                              "field, and has other values")
     return tuple(out)
-
-
-cdef bint same_elements(Array a, Array b):
-    return a.columns is b.columns and a.index == b.index and a.offset == b.offset and a.length == b.length
 
 
 # -- some columns --------------------------------------------------------------------------------------------
@@ -713,7 +696,6 @@ cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, 
 
 
 cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
-    """Fill `out` with the rows of all pieces (one at least); dictionaries that differ follow each other."""
     cdef ColumnsBuilder builder = ColumnsBuilder((<Columns> pieces[0]).plan)
     cdef int64_t n = len(builder.dictionaries), count = len(pieces), rows = 0, k, i
     cdef Memory shifts = Memory(n * count * 8), data = Memory(2 * count * sizeof(void*))
@@ -748,17 +730,10 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
             if found < 0:
                 break
     if found < 0:
-        raise_append_fault(&fault, builder.plan, f"batch {i}")
+        raise_fault(&fault, builder.plan, f"batch {i}")
     builder.dictionaries = tuple(dictionaries)
     builder.snapshot_into(out)
     return 0
-
-
-cdef RecordBatch own_batch(int64_t i, object data):
-    try:
-        return as_batch(data)
-    except UsageError as error:
-        raise UsageError(f"concat_batches: item {i}: {error}") from None
 
 
 def concat_batches(batches):
@@ -789,22 +764,22 @@ def concat_batches(batches):
     >>> ipc.concat_batches(parts).to_pydict()
     {'x': [1, 2, 3]}
     """
-    cdef tuple pieces = tuple([own_batch(i, each) for i, each in enumerate(items_of("batches", batches))])
-    cdef Plan plan = None
-    cdef int64_t i
-    cdef RecordBatch out
-    if not pieces:
-        raise UsageError("concat_batches: expected one batch at least, found none")
-    for i in range(len(pieces)):
-        batch = pieces[i]
-        if i == 0:
-            plan = (<RecordBatch> batch).plan
-        elif (<RecordBatch> batch).plan is not plan and not pieces[0].schema.equals(batch.schema):
+    cdef list pieces = []
+    cdef RecordBatch batch, first = None, out
+    for i, each in enumerate(items_of("batches", batches)):
+        try:
+            batch = as_batch(each)
+        except UsageError as error:
+            raise UsageError(f"concat_batches: item {i}: {error}") from None
+        first = batch if first is None else first
+        if batch.plan is not first.plan and not first.schema.equals(batch.schema):
             raise UsageError(f"concat_batches: batch {i} has another schema than batch 0\n"
-                             f"batch 0: {pieces[0].schema}\nbatch {i}: {batch.schema}")
+                             f"batch 0: {first.schema}\nbatch {i}: {batch.schema}")
+        pieces.append(batch)
+    if first is None:
+        raise UsageError("concat_batches: expected one batch at least, found none")
     if len(pieces) == 1:
-        return pieces[0]
+        return first
     out = RecordBatch.__new__(RecordBatch)
-    out.metadata_pairs = ()
-    concat_into(out, pieces)
+    concat_into(out, tuple(pieces))
     return out

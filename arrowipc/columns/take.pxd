@@ -18,10 +18,7 @@ cdef Source integers(object values, str name)
 cdef int64_t number_rows(int64_t* out, Source index, int64_t rows, bint negative, object wrong, str name) except -1
 cdef RecordBatch take_numbers(RecordBatch source, object indices, bint negative, object wrong, str name)
 cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* homes, int64_t n, int64_t n_runs)
-# Rows that were taken, and nothing else of where they come from.
 cdef RecordBatch alone(RecordBatch batch)
 
-# Indices without those that are null, and the place of each of all among them, -1: it is null; None: none is. And rows
-# by these places, rows of nulls where they are -1.
 cdef tuple without_nulls(object indices)
 cdef RecordBatch with_nulls(RecordBatch taken, Memory positions)

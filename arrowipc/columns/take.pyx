@@ -15,22 +15,21 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Columns, Memory, Plan, Source, field_path, limits_data
-from arrowipc.columns.array cimport Array, as_array, count_nulls, is_foreign, make_array
-from arrowipc.columns.builder cimport FAULT_FULL, SnapshotOwner, raise_append_fault
+from arrowipc._core cimport Columns, Memory, Plan, Source, field_path, limits_data, raise_fault
+from arrowipc.columns.array cimport Array, as_array, count_nulls, is_foreign
+from arrowipc.columns.builder cimport SnapshotOwner
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, concat_into
 from arrowipc.inline.bits cimport SLACK, append_bits, largest, store_int
 from arrowipc.inline.element cimport validity
-from arrowipc.inline.fault cimport Fault, fail
+from arrowipc.inline.fault cimport FAULT_FULL, Fault, fail
 from arrowipc.inline.gather cimport (
-    AHEAD, Lists, Piece, Rows, Run, check_list_views, check_views, copy_bits, copy_runs, copy_texts, count_runs,
+    AHEAD, Lists, Piece, Rows, Run, check_list_views, check_views, copy_bits, copy_runs, copy_texts,
     first_code, fitting_views, gather_bits, gather_codes, gather_data, gather_members, gather_offsets, gather_runs,
     gather_words, home_of, keep_words, line_up, list_runs, move_lists, move_views, number_bits, repeat_bits,
     repeat_data, repeat_offsets, repeat_words, run_offsets, runs_of_bits, spread_lists, spread_runs, write_runs,
 )
-from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, has_offsets, width_of
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, loose_i64, loose_u64, mul_overflows, popcount64, prefetch,
@@ -42,7 +41,7 @@ from arrowipc.inline.plan cimport (
     copy_tables,
 )
 from arrowipc.inline.room cimport Room, make_room
-from arrowipc.inline.threads cimport FREE_THREADED
+from arrowipc.inline.threads cimport FREE_THREADED, in_order
 from arrowipc.metadata.schema_reader cimport own_metadata, python_plan, same_shape
 
 from arrowipc.errors import LimitError, UsageError
@@ -64,11 +63,6 @@ cdef enum:
 # -- rows, field by field ------------------------------------------------------------------------------------
 
 
-cdef inline int64_t first_of(Plan plan, const Piece* piece, int32_t f) noexcept nogil:
-    """What the numbers of a piece's elements begin with: those of columns are counted through all pieces."""
-    return piece.first if plan.d.fields[f].parent < 0 else 0
-
-
 cdef object too_many():
     return LimitError("the rows asked for take more bytes than are allowed here; take fewer at a time")
 
@@ -87,7 +81,7 @@ cdef class Taker:
     cdef int64_t n_pieces
     cdef Rows* rows         # those of `gather`
     cdef const loose_u64* mask      # a bit for each row of the one piece, on for those that are taken; NULL: not known
-    cdef Memory runs        # where their runs go that are not known yet
+    cdef list scratch       # memory that goes with this object: pieces, and runs that were not known
     cdef int32_t root       # the field whose elements they count: a column, or below a list, union or runs
     cdef int64_t elements   # of lists in work
     cdef Room pool          # Extents of the data buffers that views point at
@@ -129,45 +123,47 @@ cdef class Taker:
         self.d.extents[buffer].size = size
         return 0
 
-    cdef int fault(self, const Fault* fault) except -1:
-        return raise_append_fault(fault, self.plan)
+    cdef int check(self, int64_t found, const Fault* fault) except -1:
+        """Raise what a kernel found that returned a negative number."""
+        return raise_fault(fault, self.plan) if found < 0 else 0
 
     cdef int full(self, int32_t f, int64_t most, const char* what) except -1:
         """More than a field's offsets or run ends can count."""
         cdef Fault fault
-        fail(&fault, FAULT_FULL, f, -1, -1, most, most, what)
-        return self.fault(&fault)
+        return self.check(fail(&fault, FAULT_FULL, f, -1, -1, most, most, what), &fault)
 
     # -- which way --
 
     cdef bint by_run(self, int64_t length) except -1:
         """Whether the runs of the rows are copied: those of `length`, on average, are worth it. They are known then."""
         cdef Rows* rows = self.rows
+        cdef Memory runs
         if rows.n_runs == 0 or (rows.numbers != NULL and rows.count < length * rows.n_runs):
             return False
         if rows.runs == NULL:
-            self.runs.reserve(rows.n_runs * sizeof(Run))
-            rows.runs = <const Run*> self.runs.data
+            runs = Memory(rows.n_runs * sizeof(Run))
+            self.scratch.append(runs)
+            rows.runs = <const Run*> runs.data
             with nogil:
-                write_runs(<Run*> self.runs.data, rows.numbers, rows.homes, rows.count)
+                write_runs(<Run*> runs.data, rows.numbers, rows.homes, rows.count)
         return True
 
     cdef int take_elements(self, int32_t f, const Lists* lists) except -1:
         """Field `f`, of which `lists` hold the elements; they count from its own first one."""
-        cdef Memory runs = Memory(), numbers, homes
+        cdef Memory runs, numbers, homes
         cdef Rows rows = Rows(NULL, NULL, lists.total, NULL, 0)
         if lists.ends != NULL or not self.nulls:
             with nogil:
                 rows.n_runs = list_runs(NULL, lists)
         if lists.ends == NULL and lists.size == 1:
             rows.numbers, rows.homes = lists.starts, lists.homes
-            return self.take_field(f, &rows, runs)
+            return self.take_field(f, &rows)
         if rows.n_runs and (lists.total >= SHORT * rows.n_runs or lists.total > MOST_ELEMENTS - self.elements):
-            runs.reserve(rows.n_runs * sizeof(Run))
+            runs = Memory(rows.n_runs * sizeof(Run))
             rows.runs = <const Run*> runs.data
             with nogil:
                 list_runs(<Run*> runs.data, lists)
-            return self.take_field(f, &rows, runs)
+            return self.take_field(f, &rows)
         if lists.total > self.left:
             raise too_many()
         numbers, homes = Memory(lists.total * 8), Memory(lists.total * 4 if lists.homes != NULL else 0)
@@ -175,37 +171,45 @@ cdef class Taker:
             spread_lists(<int64_t*> numbers.data, <int32_t*> homes.data, lists)
         rows = Rows(<const int64_t*> numbers.data, <const int32_t*> homes.data, lists.total, NULL, 0)
         self.elements += lists.total
-        self.take_field(f, &rows, runs)
+        self.take_field(f, &rows)
         self.elements -= lists.total
         return 0
 
-    cdef int take_field(self, int32_t f, Rows* rows, Memory runs) except -1:
+    cdef int take_field(self, int32_t f, Rows* rows) except -1:
         """Field `f` of rows, which count from its own first element."""
         cdef Rows* above = self.rows
-        cdef Memory runs_above = self.runs
         cdef int32_t root = self.root
-        self.rows, self.runs, self.root = rows, runs, f
+        self.rows, self.root = rows, f
         self.gather(f)
-        self.rows, self.runs, self.root = above, runs_above, root
+        self.rows, self.root = above, root
         return 0
 
     cdef int gather_by_number(self, int32_t f) except -1:
-        """Field `f`, whose elements are looked at one by one."""
+        """Field `f`, whose elements are looked at one by one; its validity is done."""
         cdef Rows* rows = self.rows
+        cdef Rows given = rows[0]
+        cdef int64_t elements = self.elements
+        cdef int layout = self.plan.d.fields[f].layout
         cdef Memory numbers, homes
-        if rows.numbers != NULL:
-            return self.gather_one_by_one(f)
-        if rows.count > self.left:
-            raise too_many()
-        numbers, homes = Memory(rows.count * 8), Memory(rows.count * 4 if self.n_pieces > 1 else 0)
-        rows.numbers = <const int64_t*> numbers.data
-        rows.homes = <const int32_t*> homes.data if self.n_pieces > 1 else NULL
-        with nogil:
-            spread_runs(<int64_t*> numbers.data, <int32_t*> rows.homes, rows.runs, rows.n_runs)
-        self.elements += rows.count
-        self.gather_one_by_one(f)
-        self.elements -= rows.count
-        rows.numbers, rows.homes = NULL, NULL
+        if rows.numbers == NULL:
+            if rows.count > self.left:
+                raise too_many()
+            numbers, homes = Memory(rows.count * 8), Memory(rows.count * 4 if self.n_pieces > 1 else 0)
+            rows.numbers = <const int64_t*> numbers.data
+            rows.homes = <const int32_t*> homes.data if self.n_pieces > 1 else NULL
+            with nogil:
+                spread_runs(<int64_t*> numbers.data, <int32_t*> rows.homes, rows.runs, rows.n_runs)
+            self.elements += rows.count
+        if layout == LAYOUT_VIEW:
+            self.gather_views(f)
+        elif layout == LAYOUT_DENSE:
+            self.gather_dense(f)
+        elif layout == LAYOUT_RUN_END:
+            self.gather_run_ends(f)
+        else:
+            self.gather_list_views(f, <int32_t> width_of(&self.plan.d.fields[f], 1))
+        rows[0] = given
+        self.elements = elements
         return 0
 
     # -- one by one --
@@ -226,7 +230,8 @@ cdef class Taker:
                 prefetch(piece[AHEAD].nodes + f)
                 prefetch(piece[AHEAD].extents + field.first_buffer)
             extents = &piece.extents[field.first_buffer]
-            piece.shift = -first_of(self.plan, piece, self.root)
+            # The numbers of columns are counted through all pieces.
+            piece.shift = -piece.first if fields[self.root].parent < 0 else 0
             above = f
             while True:
                 piece.shift += piece.nodes[above].offset
@@ -293,17 +298,6 @@ cdef class Taker:
             self.gather_by_number(f)
         return 0
 
-    cdef int gather_one_by_one(self, int32_t f) except -1:
-        """What is behind the validity of layouts whose elements have to be looked at."""
-        cdef const FieldPlan* field = &self.plan.d.fields[f]
-        if field.layout == LAYOUT_VIEW:
-            return self.gather_views(f)
-        if field.layout == LAYOUT_DENSE:
-            return self.gather_dense(f)
-        if field.layout == LAYOUT_RUN_END:
-            return self.gather_run_ends(f)
-        return self.gather_list_views(f, <int32_t> width_of(field, 1))
-
     cdef int gather_children(self, int32_t f) except -1:
         cdef int32_t child = f + 1
         while child < self.plan.d.fields[f].end:
@@ -356,17 +350,15 @@ cdef class Taker:
 
     cdef int gather_spans(self, int32_t f, int32_t width) except -1:
         """Text and binary, and lists."""
-        cdef const FieldPlan* field = &self.plan.d.fields[f]
-        cdef bint is_list = LAYOUTS[field.layout].n_children == 1
         cdef uint8_t* offsets = self.room(self.rows.count + 1, width)
-        cdef Memory memory = Memory()
+        cdef Memory memory
         cdef int64_t* starts
         cdef int64_t total
         cdef Fault fault
         cdef Lists lists
         if self.by_run(SHORT):
             return self.copy_spans(f, width, offsets)
-        memory.reserve(self.rows.count * 8)
+        memory = Memory(self.rows.count * 8)
         starts = <int64_t*> memory.data
         with nogil:
             # A loop for each width: a constant is no comparison in it.
@@ -375,15 +367,9 @@ cdef class Taker:
             else:
                 total = gather_offsets(offsets, starts, 8, self.pieces, self.rows, f, &fault)
         self.check_total(f, width, total, &fault)
-        self.put(field.first_buffer + 1, offsets, (self.rows.count + 1) * width)
-        if not is_list:
-            return self.gather_bytes(field.first_buffer + 2, 1, offsets, starts, width, total)
-        if self.has_numbers(f):
-            self.d.nodes[f + 1] = Node(total, 0, 0)
-            self.put(field[1].first_buffer, NULL, 0)
-            return self.gather_bytes(field[1].first_buffer + 1, field[1].width, offsets, starts, width, total)
+        self.put(self.plan.d.fields[f].first_buffer + 1, offsets, (self.rows.count + 1) * width)
         lists = Lists(starts, offsets + width, self.rows.homes, self.rows.count, 0, width, total)
-        return self.take_elements(f + 1, &lists)
+        return self.gather_elements(f, &lists)
 
     cdef int copy_spans(self, int32_t f, int32_t width, uint8_t* offsets) except -1:
         """Text and binary, and lists, of runs: what is between the offsets of a run lies together too."""
@@ -400,7 +386,7 @@ cdef class Taker:
         self.put(buffer, offsets, (self.rows.count + 1) * width)
         if LAYOUTS[self.plan.d.fields[f].layout].n_children == 1:
             rows = Rows(NULL, NULL, total, spans, n)
-            return self.take_field(f + 1, &rows, memory)
+            return self.take_field(f + 1, &rows)
         out = self.room(total, 1)
         with nogil:
             copy_runs(out, 1, True, self.pieces, spans, n)
@@ -410,15 +396,34 @@ cdef class Taker:
         """Raise what the negative `total` stands for that `gather_offsets` returned."""
         if total == -2:
             return self.full(f, largest(width, True), b"offsets")
-        return self.fault(fault) if total < 0 else 0
+        return self.check(total, fault)
 
-    cdef int gather_bytes(self, int32_t buffer, int64_t unit, const uint8_t* offsets, const int64_t* starts,
-                          int32_t width, int64_t total) except -1:
-        """What is between offsets, `total` values of `unit` bytes."""
-        cdef uint8_t* out = self.room(total, unit)
+    cdef int64_t unit_of(self, int32_t f) noexcept:
+        """Bytes of what is between the offsets of field `f`: of text, or of a number in a list."""
+        return 1 if LAYOUTS[self.plan.d.fields[f].layout].n_children == 0 else self.plan.d.fields[f + 1].width
+
+    cdef int put_between(self, int32_t f, const uint8_t* data, int64_t total) except -1:
+        """Let `total` bytes, or numbers, be what is between the offsets of field `f`, or in its lists of one size."""
+        cdef const FieldPlan* field = &self.plan.d.fields[f]
+        if LAYOUTS[field.layout].n_children == 0:
+            return self.put(field.first_buffer + 2, data, total)
+        self.d.nodes[f + 1] = Node(total, 0, 0)
+        self.put(field[1].first_buffer, NULL, 0)
+        return self.put(field[1].first_buffer + 1, data, total * field[1].width)
+
+    cdef int gather_elements(self, int32_t f, const Lists* lists) except -1:
+        """What `lists`, which end at offsets that were made, hold of text, or of the child of field `f`."""
+        cdef int64_t unit = self.unit_of(f)
+        cdef uint8_t* out
+        if LAYOUTS[self.plan.d.fields[f].layout].n_children and not self.has_numbers(f):
+            return self.take_elements(f + 1, lists)
+        out = self.room(lists.total, unit)
         with nogil:
-            gather_data(out, unit, offsets, starts, width, self.pieces, self.rows)
-        return self.put(buffer, out, total * unit)
+            if unit == 1:   # a constant is no product in the loop
+                gather_data(out, 1, lists.ends - lists.width, lists.starts, lists.width, self.pieces, self.rows)
+            else:
+                gather_data(out, unit, lists.ends - lists.width, lists.starts, lists.width, self.pieces, self.rows)
+        return self.put_between(f, out, lists.total)
 
     cdef int gather_fixed_list(self, int32_t f) except -1:
         """Lists of one size; those of numbers are values of one width."""
@@ -434,10 +439,7 @@ cdef class Taker:
         if self.has_numbers(f):
             for k in range(self.n_pieces):
                 self.pieces[k].values = self.pieces[k].data
-            self.d.nodes[f + 1] = Node(total, 0, 0)
-            self.put(child.first_buffer, NULL, 0)
-            self.gather_fixed(child.first_buffer + 1, size * child.width)
-            return 0
+            return self.put_between(f, self.gather_fixed(child.first_buffer + 1, size * child.width), total)
         if self.by_run(SHORT):
             memory = Memory(self.rows.n_runs * sizeof(Run))
             spans = <Run*> memory.data
@@ -446,7 +448,7 @@ cdef class Taker:
                 spans[k].start = (spans[k].start + self.pieces[spans[k].home].shift) * size
                 spans[k].count *= size
             rows = Rows(NULL, NULL, total, spans, self.rows.n_runs)
-            return self.take_field(f + 1, &rows, memory)
+            return self.take_field(f + 1, &rows)
         memory = Memory(n * 8)
         starts = <int64_t*> memory.data
         with nogil:
@@ -475,8 +477,7 @@ cdef class Taker:
                 found = check_list_views(offsets, sizes, parts, &total, 4, self.pieces, self.rows, f, &fault)
             else:
                 found = check_list_views(offsets, sizes, parts, &total, 8, self.pieces, self.rows, f, &fault)
-        if found < 0:
-            self.fault(&fault)
+        self.check(found, &fault)
         self.put(buffer, offsets, n * width)
         self.put(buffer + 1, sizes, n * width)
         if self.shares:
@@ -492,12 +493,11 @@ cdef class Taker:
         with nogil:
             move_lists(offsets, sizes, width, self.pieces, self.rows)
         rows = Rows(NULL, NULL, there, parts, self.n_pieces)
-        return self.take_field(f + 1, &rows, memory)
+        return self.take_field(f + 1, &rows)
 
     cdef int own_elements(self, int32_t f, int32_t width, uint8_t* offsets, const uint8_t* sizes,
                           int64_t total) except -1:
         """The elements of list views, those of one list after the other."""
-        cdef const FieldPlan* child = &self.plan.d.fields[f + 1]
         cdef int64_t n = self.rows.count
         cdef Memory starts = Memory(n * 8), ends = Memory((n + 1) * 8)
         cdef Lists lists
@@ -505,13 +505,8 @@ cdef class Taker:
             return self.full(f, largest(width, True), b"offsets")
         with nogil:
             line_up(<int64_t*> starts.data, <int64_t*> ends.data, offsets, sizes, width, n)
-        if self.has_numbers(f):
-            self.d.nodes[f + 1] = Node(total, 0, 0)
-            self.put(child.first_buffer, NULL, 0)
-            return self.gather_bytes(child.first_buffer + 1, child.width, ends.data, <const int64_t*> starts.data, 8,
-                                     total)
         lists = Lists(<const int64_t*> starts.data, ends.data + 8, self.rows.homes, n, 0, 8, total)
-        return self.take_elements(f + 1, &lists)
+        return self.gather_elements(f, &lists)
 
     # -- several times --
 
@@ -550,26 +545,20 @@ cdef class Taker:
         return out
 
     cdef int repeat_spans(self, int32_t f, int32_t width, const int64_t* times, int64_t n_times, int64_t n) except -1:
-        cdef const FieldPlan* field = &self.plan.d.fields[f]
-        cdef int32_t buffer = field.first_buffer + 2
-        cdef int64_t unit = 1, total
+        cdef int64_t unit = self.unit_of(f), total
         cdef uint8_t* offsets = self.room(n + 1, width)
         cdef uint8_t* out
         cdef Fault fault
-        if LAYOUTS[field.layout].n_children == 1:
+        if LAYOUTS[self.plan.d.fields[f].layout].n_children:
             self.has_numbers(f)
-            buffer, unit = field[1].first_buffer + 1, field[1].width
         with nogil:
             total = repeat_offsets(offsets, self.pieces, width, times, n_times, f, &fault)
         self.check_total(f, width, total, &fault)
         out = self.room(total, unit)
         with nogil:
             repeat_data(out, unit, offsets, self.pieces, width, times, n_times)
-        self.put(field.first_buffer + 1, offsets, (n + 1) * width)
-        if LAYOUTS[field.layout].n_children == 1:
-            self.d.nodes[f + 1] = Node(total, 0, 0)
-            self.put(buffer - 1, NULL, 0)
-        return self.put(buffer, out, total * unit)
+        self.put(self.plan.d.fields[f].first_buffer + 1, offsets, (n + 1) * width)
+        return self.put_between(f, out, total)
 
     cdef int share(self, int32_t f, const ColumnsData* d) except -1:
         """Field `f` and everything below it as it is in other columns."""
@@ -591,26 +580,14 @@ cdef class Taker:
                     codes[i] = <uint8_t> first_code(ordinals)
         return self.gather_children(f)
 
-    cdef uint8_t* gather_type_codes(self, int32_t f, int64_t* counts) except NULL:
-        """The type codes of a dense union, and `counts` of the elements per child."""
-        cdef const int8_t* ordinals = self.plan.d.codes + 128 * self.plan.d.fields[f].codes
-        cdef uint8_t* out = self.room(self.rows.count, 1)
-        cdef Fault fault
-        cdef int found
-        with nogil:
-            found = gather_codes(out, counts, ordinals, self.pieces, self.rows, f, &fault)
-        if found < 0:
-            self.fault(&fault)
-        self.put(self.plan.d.fields[f].first_buffer, out, self.rows.count)
-        return out
-
     cdef int gather_dense(self, int32_t f) except -1:
         cdef const FieldPlan* field = &self.plan.d.fields[f]
         cdef int64_t n = self.rows.count, k = 0
         cdef int64_t counts[128]
         cdef int64_t begins[128]
         cdef int32_t children[128]
-        cdef const uint8_t* codes = self.gather_type_codes(f, counts)
+        cdef const int8_t* ordinals = self.plan.d.codes + 128 * field.codes
+        cdef uint8_t* codes = self.room(n, 1)
         cdef uint8_t* offsets = self.room(n, 4)
         cdef Memory numbers = Memory(n * 8), homes = Memory(n * 4 if self.rows.homes != NULL else 0)
         cdef int64_t* number = <int64_t*> numbers.data
@@ -620,6 +597,9 @@ cdef class Taker:
         cdef Fault fault
         cdef Lists lists
         cdef int found
+        with nogil:
+            found = gather_codes(codes, counts, ordinals, self.pieces, self.rows, f, &fault)
+        self.check(found, &fault)
         while child < field.end:
             if counts[k] > INT32_MAX:
                 self.full(f, INT32_MAX, b"offsets")
@@ -628,10 +608,10 @@ cdef class Taker:
             child = self.plan.d.fields[child].end
             k += 1
         with nogil:
-            found = gather_members(offsets, number, home, begins, codes, self.plan.d.codes + 128 * field.codes,
-                                   children, self.pieces, self.rows, f, &fault)
-        if found < 0:
-            self.fault(&fault)
+            found = gather_members(offsets, number, home, begins, codes, ordinals, children, self.pieces, self.rows, f,
+                                   &fault)
+        self.check(found, &fault)
+        self.put(field.first_buffer, codes, n)
         self.put(field.first_buffer + 1, offsets, 4 * n)
         for k in range(field.n_children):
             lists = Lists(number + begins[k], NULL, NULL, counts[k], 1, 0, counts[k])
@@ -655,8 +635,7 @@ cdef class Taker:
         with nogil:
             count = gather_runs(<int64_t*> begins.data, <int64_t*> numbers.data, <int32_t*> homes.data, self.pieces,
                                 self.rows, f, &fault)
-        if count < 0:
-            self.fault(&fault)
+        self.check(count, &fault)
         out = self.room(count, width)
         for k in range(count):
             store_int(out, k, width, begin[k + 1] if k + 1 < count else n)
@@ -679,8 +658,7 @@ cdef class Taker:
         views = self.room(n, 16)
         with nogil:
             found = check_views(views, &used, self.pieces, self.rows, f, &fault)
-        if found < 0:
-            self.fault(&fault)
+        self.check(found, &fault)
         self.put(buffer, views, 16 * n)
         made[0] = ViewRange(self.n_pool, 0)
         for k in range(self.n_pieces):
@@ -731,34 +709,33 @@ cdef class Taker:
     # -- all of it --
 
     cdef int finish(self, Columns out) except -1:
-        """Give `out`, whose columns were taken, the data buffers of views and its memory."""
-        if self.n_pool:
-            self.place_pool(out)
-        out.owner = tuple(self.kept)
-        return 0
-
-    cdef int place_pool(self, Columns out) except -1:
-        """Put the data buffers of views behind the other buffers of `out`, in tables that have room for them."""
+        """Give `out`, whose columns were taken, its memory, and the data buffers of views behind its other buffers."""
         cdef Columns wide = Columns.__new__(Columns)
         cdef int32_t i, n_buffers = out.plan.d.n_buffers
+        out.owner = tuple(self.kept)
+        if self.n_pool == 0:
+            return 0
         wide.allocate(out.plan, self.n_pool)
         copy_tables(&wide.d, &out.d)
         wide.d.length = out.d.length
-        if self.n_pool:
-            memcpy(wide.d.extents + n_buffers, self.pool.data, self.n_pool * sizeof(Extent))
+        memcpy(wide.d.extents + n_buffers, self.pool.data, self.n_pool * sizeof(Extent))
         for i in range(out.plan.d.n_views):
             wide.d.views[i].first += n_buffers
         out.d, wide.d = wide.d, out.d
         return 0
 
 
-cdef Taker new_taker(Columns out, Columns source, Memory pieces, bint shares):
-    """What copies rows of `source`, and other columns of its shape, to `out`, which is new.
+cdef Taker new_taker(Columns out, list sources, bint shares):
+    """What copies rows of columns of one shape, counted through all of them, to `out`, which is new.
 
-    Dictionaries are shared; data buffers of views and children of list views too, if it `shares`.
+    Dictionaries are shared; data buffers of views and children of list views too, if it `shares`: of one source then.
     """
     cdef Taker taker = Taker.__new__(Taker)
+    cdef Columns source = sources[0]
+    cdef Memory pieces = Memory(len(sources) * sizeof(Piece))
     cdef int32_t variadic = source.d.n_extents - source.plan.d.n_buffers if shares else 0
+    cdef int64_t first = 0
+    cdef Piece* piece
     out.allocate(source.plan, variadic)
     if shares and source.plan.d.n_views:
         memcpy(out.d.views, source.d.views, source.plan.d.n_views * sizeof(ViewRange))
@@ -771,33 +748,28 @@ cdef Taker new_taker(Columns out, Columns source, Memory pieces, bint shares):
     taker.kept = [source.owner] if shares else []
     taker.left = INT64_MAX
     taker.shares = shares
+    taker.scratch = [pieces]
     taker.pieces = <Piece*> pieces.data
+    for source in sources:
+        piece = &taker.pieces[taker.n_pieces]
+        piece.d, piece.nodes, piece.extents, piece.first = &source.d, source.d.nodes, source.d.extents, first
+        first += source.d.length
+        taker.n_pieces += 1
     return taker
-
-
-cdef int add_piece(Taker taker, Columns source, int64_t first) except -1:
-    """Let the rows of one more piece be those from number `first` on."""
-    cdef Piece* piece = &taker.pieces[taker.n_pieces]
-    piece.d, piece.nodes, piece.extents, piece.first = &source.d, source.d.nodes, source.d.extents, first
-    taker.n_pieces += 1
-    return 0
 
 
 cdef int take_columns(Taker taker, Columns out, Rows rows) except -1:
     """All columns of rows."""
-    cdef Memory runs = Memory()
     cdef int32_t i
     out.d.length = rows.count
     for i in range(taker.plan.d.n_columns):
-        taker.take_field(taker.plan.d.columns[i], &rows, runs)
+        taker.take_field(taker.plan.d.columns[i], &rows)
     return taker.finish(out)
 
 
 cdef int take_into(Columns out, Columns source, const int64_t* numbers, int64_t n, int64_t* left) except -1:
-    cdef Memory pieces = Memory(sizeof(Piece))
-    cdef Taker taker = new_taker(out, source, pieces, True)
+    cdef Taker taker = new_taker(out, [source], True)
     taker.left, taker.nulls = left[0], True
-    add_piece(taker, source, 0)
     try:
         take_columns(taker, out, Rows(numbers, NULL, n, NULL, 0))
     finally:
@@ -983,11 +955,8 @@ cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* h
     None: the batches have different types, or dictionaries that cannot be one. The result shares dictionaries with
     the batches, and no other memory.
     """
-    cdef int64_t total = 0
-    cdef Memory pieces = Memory(len(batches) * sizeof(Piece))
     cdef RecordBatch batch, source = batches[0], out = RecordBatch.__new__(RecordBatch)
     cdef tuple dictionaries = source.dictionaries
-    cdef Taker taker
     for batch in batches:
         check_native(batch, "taking rows")
         if batch.plan is not source.plan and not same_shape(batch.plan, source.plan):
@@ -996,11 +965,7 @@ cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* h
         dictionaries = joint_dictionaries(batches)
         if dictionaries is None:
             return None
-    taker = new_taker(out, source, pieces, False)
-    for batch in batches:
-        add_piece(taker, batch, total)
-        total += batch.d.length
-    take_columns(taker, out, Rows(rows, homes, n, NULL, n_runs))
+    take_columns(new_taker(out, batches, False), out, Rows(rows, homes, n, NULL, n_runs))
     out.dictionaries = dictionaries
     return out
 
@@ -1026,7 +991,7 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
     cdef Source given = integers(counts, name)
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef int64_t n_times = given.size // 8, n = 0, most = 0, i
-    cdef Memory copy = Memory(n_times * 8), pieces = Memory(sizeof(Piece)), numbers = Memory(), runs = Memory()
+    cdef Memory copy = Memory(n_times * 8), numbers
     cdef int64_t* times = <int64_t*> copy.data
     cdef const FieldPlan* field
     cdef Taker taker
@@ -1040,8 +1005,7 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
         if add_overflows(n, times[i], &n):
             raise LimitError("the rows asked for are more than can be counted")
         most = max(most, times[i])
-    taker = new_taker(out, source, pieces, True)
-    add_piece(taker, source, 0)
+    taker = new_taker(out, [source], True)
     out.d.length = n
     for i in range(source.plan.d.n_columns):
         field = &source.plan.d.fields[source.plan.d.columns[i]]
@@ -1050,11 +1014,11 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
             taker.repeat(source.plan.d.columns[i], first, times, n_times, n)
             continue
         if rows.numbers == NULL:
-            numbers.reserve(n * 8)
+            numbers = Memory(n * 8)
             spread_counts(<int64_t*> numbers.data, times, n_times, first)
             rows.numbers, rows.count = <const int64_t*> numbers.data, n
-            rows.n_runs = count_runs(rows.numbers, NULL, n)
-        taker.take_field(source.plan.d.columns[i], &rows, runs)
+            rows.n_runs = write_runs(NULL, rows.numbers, NULL, n)
+        taker.take_field(source.plan.d.columns[i], &rows)
     taker.finish(out)
     return out
 
@@ -1072,18 +1036,12 @@ def take_indices(RecordBatch source not None, indices):
     return out if positions is None else with_nulls(out, positions)
 
 
-cdef RecordBatch only_column(Array array):
+def only_column(Array array not None):
     """An array as the only column of a batch."""
     cdef LimitsData limits
     check_native(array.columns, "taking elements")
     limits_data(None, &limits)
     return batch_of_arrays(python_plan(Schema([array.field]), &limits), [array], array.length)
-
-
-def take_elements(Array array not None, indices):
-    """See `Array.take`."""
-    cdef RecordBatch taken = take_indices(only_column(array), indices)
-    return make_array(taken, 0, taken.d.nodes[0].offset, taken.d.length)
 
 
 # -- nulls among indices, and masks --------------------------------------------------------------------------
@@ -1168,12 +1126,11 @@ def keep_rows(RecordBatch source not None, Array mask not None):
     """See `RecordBatch.filter`: the rows where a mask is true, by the runs that they are if these are worth it."""
     cdef Rows rows
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-    cdef Memory bits = mask_bits(mask, source.d.length, &rows), pieces = Memory(sizeof(Piece)), held = Memory()
+    cdef Memory bits = mask_bits(mask, source.d.length, &rows), held = Memory()
     cdef const loose_u64* words = <const loose_u64*> bits.data
     cdef Taker taker
     check_native(source, "taking rows")
-    taker = new_taker(out, source, pieces, False)
-    add_piece(taker, source, 0)
+    taker = new_taker(out, [source], False)
     if rows.count >= DENSE * source.d.length // 100:
         taker.mask = words
     if rows.count >= SHORT * rows.n_runs:
@@ -1189,9 +1146,3 @@ def keep_rows(RecordBatch source not None, Array mask not None):
     take_columns(taker, out, rows)
     out.dictionaries = source.dictionaries
     return alone(out)
-
-
-def keep_elements(Array array not None, Array mask not None):
-    """See `Array.filter`."""
-    cdef RecordBatch kept = keep_rows(only_column(array), mask)
-    return make_array(kept, 0, kept.d.nodes[0].offset, kept.d.length)

@@ -5,14 +5,12 @@ cimport cython
 
 from arrowipc._core cimport Plan
 from arrowipc.columns.builder cimport Span
-from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData
 
 
 @cython.final
 cdef class Truncator:
-    """Cuts columns of one plan down to a range of rows; made once per writer, used for every batch."""
     cdef Plan plan
     cdef ColumnsData d      # what the last call left, valid until the next one; its `plan` is `self.plan.d`
     cdef double view_waste  # views are packed when their data buffers are larger than this times what is used
@@ -35,4 +33,3 @@ cdef class Truncator:
     # What keeps rewritten buffers alive beyond the next call (None: nothing was rewritten). Afterwards the
     # truncator makes itself new scratch memory.
     cdef object keep(self)
-    cdef int truncate_batch(self, RecordBatch batch, int64_t start, int64_t count) except -1

@@ -21,12 +21,12 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Memory, Plan, raise_fault
+from arrowipc._core cimport Memory, Plan
 from arrowipc.columns.builder cimport (
     Span, any_long, measure_views, move_members, move_runs, set_children, set_span, span_list_views, span_members,
     span_offsets, span_runs,
 )
-from arrowipc.columns.elements cimport check_native
+from arrowipc.columns.elements cimport check, check_native
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport SLACK, append_bits, load_int, shift_offsets, store_int
 from arrowipc.inline.element cimport run_end
@@ -95,20 +95,16 @@ cdef inline uint8_t* take(Truncator t, int64_t size, Fault* fault) noexcept nogi
     return out
 
 
-cdef inline void recycle(Truncator t) noexcept nogil:
+cdef void recycle(Truncator t) noexcept nogil:
     """Make the scratch of the last call free for the next one: a block of moderate size, or none."""
     t.wanted = min(t.taken, KEPT_BLOCK)
     t.taken = 0
     if t.only == NULL:
         # Next time one block will do.
-        drop_blocks(t)
+        with gil:
+            t.blocks.clear()
     t.at = t.only
     t.left = t.only_room if t.only != NULL else 0
-
-
-cdef int drop_blocks(Truncator t) noexcept with gil:
-    t.blocks.clear()
-    return 0
 
 
 cdef inline void arrange(Truncator t) noexcept nogil:
@@ -618,24 +614,18 @@ cdef class Truncator:
         truncator.largest = largest_buffer
         return truncator
 
-    cdef int truncate_batch(self, RecordBatch batch, int64_t start, int64_t count) except -1:
-        """`truncate`, with exceptions, and without the GIL: batches do not change, and no truncator is shared."""
+    def rows(self, RecordBatch batch not None, int64_t start, int64_t count):
+        """Rows [start, start + count) as a batch of their own, as `compact` makes it."""
+        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         cdef Fault fault
         cdef int found
         if batch.plan is not self.plan:
             raise UsageError("this truncator was made for batches of another reader")
         if not inside(start, count, batch.d.length):
             raise UsageError(f"rows {start}..+{count} lie outside a batch of {batch.d.length}")
-        with nogil:
+        with nogil:     # batches do not change, and no truncator is shared
             found = self.truncate(&batch.d, start, count, &fault)
-        if found < 0:
-            raise_fault(&fault, batch.plan)
-        return 0
-
-    def rows(self, RecordBatch batch not None, int64_t start, int64_t count):
-        """Rows [start, start + count) as a batch of their own, as `compact` makes it."""
-        cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-        self.truncate_batch(batch, start, count)
+        check(found, &fault, batch)
         out.allocate(batch.plan, self.d.n_extents - self.d.plan.n_buffers)
         copy_tables(&out.d, &self.d)
         out.d.length = count

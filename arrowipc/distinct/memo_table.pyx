@@ -13,16 +13,14 @@ from libc.stdint cimport INT64_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint3
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path
-from arrowipc.columns.builder cimport (
-    FAULT_FULL, BuilderMemory, ColumnsBuilder, Undo, copy_in, pool_place, raise_append_fault, reserve,
-)
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
+from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder, Undo, copy_in, pool_place, reserve
 from arrowipc.columns.elements cimport count_bytes
 from arrowipc.columns.equal cimport adopted
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, store_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
-from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
+from arrowipc.inline.fault cimport FAULT_FULL, FAULT_MEMORY, FAULT_NO_DICTIONARY, Fault, fail
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
 from arrowipc.inline.hash cimport hash_with
 from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_binary, is_union
@@ -667,7 +665,7 @@ cdef class MemoTable:
         if found < 0:
             if fault.code == FAULT_TOO_MUCH:
                 raise LimitError(f"column {field_path(values.plan, 0)!r}: the values {self.budget.too_much()}")
-            raise_append_fault(&fault, values.plan)
+            raise_fault(&fault, values.plan)
         return 0
 
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,

@@ -12,14 +12,14 @@ from libc.stdlib cimport free
 from libc.string cimport memset
 
 from arrowipc._core cimport Columns, Plan, field_name, field_path, raise_fault
-from arrowipc.columns.builder cimport BEGINS_DELTAS, FAULT_FULL, Span, set_children, set_span, span_offsets
+from arrowipc.columns.builder cimport BEGINS_DELTAS, Span, set_children, set_span, span_offsets
 from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.distinct.memo_table cimport Budget, MemoTable, nested_memo_table
 from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.element cimport index_at, validity
-from arrowipc.inline.fault cimport FAULT_INDEX, FAULT_MEMORY, Fault, fail
+from arrowipc.inline.fault cimport FAULT_FULL, FAULT_INDEX, FAULT_MEMORY, Fault, fail
 from arrowipc.inline.layouts cimport LAYOUTS, has_offsets
 from arrowipc.inline.loads cimport get_bit, unlikely
 from arrowipc.inline.minmax cimport integer_bounds

@@ -12,9 +12,8 @@ from libc.string cimport memcmp, memset
 from arrowipc._core cimport Memory, raise_fault
 from arrowipc.columns.array cimport Array, dictionary_array
 from arrowipc.columns.elements cimport check_native
-from arrowipc.inline.element cimport (
-    find_run, float_key, index_at, load_signed, load_unsigned, next_run, validity, word_span,
-)
+from arrowipc.inline.bits cimport load_int
+from arrowipc.inline.element cimport find_run, float_key, index_at, load_unsigned, next_run, validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval
 from arrowipc.inline.loads cimport get_bit
@@ -59,7 +58,7 @@ cdef void make_keys(int64_t* keys, const ColumnsData* d, int32_t f, int64_t at, 
             keys[i] = float_key(load_unsigned(p + i * width, width), width)
     elif field.type != Type_Int or field.flags & FIELD_SIGNED:
         for i in range(count):
-            keys[i] = load_signed(p + i * width, width)
+            keys[i] = load_int(p, i, width)
     elif width == 8:
         for i in range(count):
             keys[i] = <int64_t> (load_unsigned(p + 8 * i, 8) ^ <uint64_t> 1 << 63)

@@ -5,8 +5,8 @@
 of ``fbs_layout`` (the numbers of ``format/*.fbs``); ``plan`` has the structs that all kernels share,
 ``layouts`` says which buffers a layout has, ``element`` reads one untrusted element of them; ``utf8``,
 ``minmax``, ``hash`` and ``slots`` are loops and tables, ``room`` is memory that is used again, ``threads``
-shares work and guards what threads share, ``in_order`` shows them what is complete, ``huge_pages`` is advice about
-large memory, ``body_parts`` is the list that a message's body is, and ``footer_block`` writes where a message lies.
+shares work and guards what threads share, ``huge_pages`` is advice about large memory, ``body_parts`` is the list
+that a message's body is, and ``footer_block`` writes where a message lies.
 
 Imports nothing of ours.
 """

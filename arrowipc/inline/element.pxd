@@ -23,10 +23,6 @@ cdef inline const uint8_t* validity(const ColumnsData* d, int32_t f) noexcept no
     return d.extents[field.first_buffer].data if LAYOUTS[field.layout].has_validity else NULL
 
 
-cdef inline int64_t load_signed(const uint8_t* p, int32_t width) noexcept nogil:
-    return load_int(p, 0, width)
-
-
 cdef inline uint64_t load_unsigned(const uint8_t* p, int32_t width) noexcept nogil:
     if width == 4:
         return load_u32(p)
@@ -134,7 +130,7 @@ cdef inline int index_at(const ColumnsData* d, int32_t f, int64_t at, int64_t co
     cdef const uint8_t* p = d.extents[field.first_buffer + 1].data + at * field.width
     # An unsigned index above 2^63 turns negative here, and is refused with the others.
     if field.flags & FIELD_SIGNED:
-        index[0] = load_signed(p, field.width)
+        index[0] = load_int(p, 0, field.width)
     else:
         index[0] = <int64_t> load_unsigned(p, field.width)
     if index[0] < 0 or index[0] >= count:
@@ -167,8 +163,7 @@ cdef inline int member_at(const ColumnsData* d, int32_t f, int64_t at, int32_t* 
 cdef inline int64_t run_end(const ColumnsData* d, int32_t f, int64_t run) noexcept nogil:
     """Where run `run` of the run-end encoded field `f` stops, in logical positions."""
     cdef const FieldPlan* ends = &d.plan.fields[f + 1]
-    cdef const uint8_t* p = d.extents[ends.first_buffer + 1].data
-    return load_signed(p + (d.nodes[f + 1].offset + run) * ends.width, ends.width)
+    return load_int(d.extents[ends.first_buffer + 1].data, d.nodes[f + 1].offset + run, ends.width)
 
 
 cdef inline int64_t find_run(const ColumnsData* d, int32_t f, int64_t at) noexcept nogil:

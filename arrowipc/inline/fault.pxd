@@ -55,6 +55,8 @@ cdef enum FaultCode:
     # compressed bodies and dictionaries
     FAULT_PREFIX             # the 8-byte uncompressed length is absent or negative
     FAULT_MEMORY             # an allocation failed
+    # builders
+    FAULT_FULL               # `what`, such as offsets, would have to count to `found`, and can to `expected`
 
 cdef struct Fault:
     int code            # FaultCode

@@ -1,4 +1,4 @@
-# The numbers of the FlatBuffers layout of format/*.fbs; tests/inline/test_fbs_layout.py derives and compares them.
+# Those numbers of the FlatBuffers layout of format/*.fbs that are used; tests/inline/test_fbs_layout.py compares them.
 #
 # Table_field: vtable byte offset (4 + 2 * slot); a union also has Table_field_type, its tag.
 # Table_field_DEFAULT: value of an absent field, where that is not 0.
@@ -6,21 +6,13 @@
 
 # Schema.fbs
 cdef enum:
-    MetadataVersion_V1 = 0
-    MetadataVersion_V2 = 1
-    MetadataVersion_V3 = 2
     MetadataVersion_V4 = 3
     MetadataVersion_V5 = 4
-    MetadataVersion_MAX = 4
-    Feature_UNUSED = 0
-    Feature_DICTIONARY_REPLACEMENT = 1
-    Feature_COMPRESSED_BODY = 2
     Feature_MAX = 2
     FixedSizeList_listSize = 4
     Map_keysSorted = 4
     UnionMode_Sparse = 0
     UnionMode_Dense = 1
-    UnionMode_MAX = 1
     Union_mode = 4
     Union_typeIds = 6
     Int_bitWidth = 4
@@ -53,7 +45,6 @@ cdef enum:
     Timestamp_timezone = 6
     IntervalUnit_YEAR_MONTH = 0
     IntervalUnit_DAY_TIME = 1
-    IntervalUnit_MONTH_DAY_NANO = 2
     IntervalUnit_MAX = 2
     Interval_unit = 4
     Duration_unit = 4
@@ -89,7 +80,6 @@ cdef enum:
     KeyValue_key = 4
     KeyValue_value = 6
     DictionaryKind_DenseArray = 0
-    DictionaryKind_MAX = 0
     DictionaryEncoding_id = 4
     DictionaryEncoding_indexType = 6
     DictionaryEncoding_isOrdered = 8
@@ -153,11 +143,9 @@ cdef enum:
     SparseTensorIndexCSF_indicesType = 8
     SparseTensorIndexCSF_indicesBuffers = 10
     SparseTensorIndexCSF_axisOrder = 12
-    SparseTensorIndex_NONE = 0
     SparseTensorIndex_SparseTensorIndexCOO = 1
     SparseTensorIndex_SparseMatrixIndexCSX = 2
     SparseTensorIndex_SparseTensorIndexCSF = 3
-    SparseTensorIndex_MAX = 3
     SparseTensor_type_type = 4
     SparseTensor_type = 6
     SparseTensor_shape = 8
@@ -175,7 +163,6 @@ cdef enum:
     CompressionType_ZSTD = 1
     CompressionType_MAX = 1
     BodyCompressionMethod_BUFFER = 0
-    BodyCompressionMethod_MAX = 0
     BodyCompression_codec = 4
     BodyCompression_method = 6
     RecordBatch_length = 4
@@ -186,13 +173,11 @@ cdef enum:
     DictionaryBatch_id = 4
     DictionaryBatch_data = 6
     DictionaryBatch_isDelta = 8
-    MessageHeader_NONE = 0
     MessageHeader_Schema = 1
     MessageHeader_DictionaryBatch = 2
     MessageHeader_RecordBatch = 3
     MessageHeader_Tensor = 4
     MessageHeader_SparseTensor = 5
-    MessageHeader_MAX = 5
     Message_version = 4
     Message_header_type = 6
     Message_header = 8

@@ -110,14 +110,9 @@ cdef inline int64_t list_runs(Run* out, const Lists* lists) noexcept nogil:
 
 
 cdef inline int64_t write_runs(Run* out, const int64_t* numbers, const int32_t* homes, int64_t n) noexcept nogil:
-    """The runs of rows; NULL: only their number."""
+    """Write the runs of rows, unless `out` is NULL; returns how many they are."""
     cdef Lists rows = Lists(numbers, NULL, homes, n, 1, 0, n)
     return list_runs(out, &rows)
-
-
-cdef inline int64_t count_runs(const int64_t* numbers, const int32_t* homes, int64_t n) noexcept nogil:
-    """How many runs rows are."""
-    return write_runs(NULL, numbers, homes, n)
 
 
 cdef inline void spread_lists(int64_t* numbers, int32_t* homes, const Lists* lists) noexcept nogil:

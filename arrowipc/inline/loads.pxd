@@ -53,7 +53,6 @@ cdef extern from * nogil:
     uint32_t bswap32 "__builtin_bswap32"(uint32_t word) noexcept
     uint64_t bswap64 "__builtin_bswap64"(uint64_t word) noexcept
     void prefetch "__builtin_prefetch"(const void* address) noexcept
-    void prefetch_to_write "__builtin_prefetch"(const void* address, int rw) noexcept    # rw: 1
     bint unlikely "__builtin_expect"(bint condition, bint expected) noexcept
 
 

@@ -11,12 +11,14 @@ cdef extern from *:
     #define arrowipc_hold(guard) PyMutex_Lock(guard)
     #define arrowipc_let_go(guard) PyMutex_Unlock(guard)
     #define arrowipc_count(counter, by) __atomic_add_fetch(counter, by, __ATOMIC_RELAXED)
+    #define arrowipc_in_order() __atomic_thread_fence(__ATOMIC_ACQ_REL)
     #else
     #define ARROWIPC_FREE_THREADED 0
     typedef char arrowipc_guard;
     #define arrowipc_hold(guard) (void) (guard)
     #define arrowipc_let_go(guard) (void) (guard)
     #define arrowipc_count(counter, by) (*(counter) += (by))
+    #define arrowipc_in_order() (void) 0
     #endif
     """
     const bint FREE_THREADED "ARROWIPC_FREE_THREADED"
@@ -28,6 +30,9 @@ cdef extern from *:
     void let_go "arrowipc_let_go"(Guard* guard) noexcept
     # Add to a number that the GIL guards otherwise; returns the sum.
     int64_t count_up "arrowipc_count"(int64_t* counter, int64_t by) noexcept
+    # For readers that take no lock: between what is stored and the attribute or global that shows it to other threads;
+    # and, where one of several globals tells about the others, between reading that one and the others.
+    void in_order "arrowipc_in_order"() noexcept
 
 cdef extern from * nogil:
     """

@@ -20,7 +20,6 @@ from arrowipc.inline.flatbuf cimport (
     Table, Vector, fb_i16, fb_i32, fb_i64, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
 )
 from arrowipc.inline.hash cimport hash_with
-from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, blank, check_children, check_nested, sizes_of
 from arrowipc.inline.loads cimport load_i32, load_i64
 from arrowipc.inline.plan cimport (
@@ -31,7 +30,7 @@ from arrowipc.inline.plan cimport (
     SWAP_32, SWAP_4, SWAP_4_4, SWAP_4_4_8, SWAP_8, SWAP_NONE, SWAP_VIEW, Envelope, FieldPlan, LimitsData, v4_bitmap,
 )
 from arrowipc.inline.room cimport reserve_items
-from arrowipc.inline.threads cimport FREE_THREADED
+from arrowipc.inline.threads cimport FREE_THREADED, in_order
 from arrowipc.inline.utf8 cimport utf8_error
 
 from arrowipc.arguments import described, iterator_of

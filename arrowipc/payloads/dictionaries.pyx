@@ -12,7 +12,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, limits_data, raise_fault
-from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
+from arrowipc.columns.builder cimport ColumnsBuilder
 from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.take cimport take_into
@@ -20,7 +20,7 @@ from arrowipc.distinct.memo_table cimport Budget, MemoTable
 from arrowipc.distinct.unifier cimport TransposeMap, Unifier, check_indices, new_unifier, transpose
 from arrowipc.inline.bits cimport store_int
 from arrowipc.inline.element cimport index_at, validity
-from arrowipc.inline.fault cimport FAULT_MEMORY, Fault, fail
+from arrowipc.inline.fault cimport FAULT_FULL, FAULT_MEMORY, Fault, fail
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport get_bit, mul_overflows, round_up, too_many_values
@@ -143,7 +143,7 @@ cdef int raise_field_fault(const Fault* fault, Columns columns, const EncodedFie
             f"column {path!r}: all payloads together have more than {field.limit + 1:,} distinct values, which its "
             "indices cannot count: pass dictionaries=\"decode\", a schema= with a wider index type, or max_rows= and "
             "continue at `next`")
-    return raise_append_fault(fault, columns.plan)
+    return raise_fault(fault, columns.plan)
 
 
 cdef int number_rows(int64_t* out, const ColumnsData* d, int32_t f, const ColumnsData* values,
@@ -301,7 +301,7 @@ cdef class OutputDictionaries:
             self.inside -= 1
         builder = ColumnsBuilder(mapping.out)
         if builder.append_data(&mapping.piece.d, NULL, NULL, &fault) < 0:
-            raise_append_fault(&fault, mapping.out)
+            raise_fault(&fault, mapping.out)
         known.found = builder.snapshot()
         known.values = values
         return known.found

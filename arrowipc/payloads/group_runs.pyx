@@ -16,7 +16,7 @@ from arrowipc.columns.take cimport take_pieces
 from arrowipc.inline.element cimport float_key, load_unsigned, validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
-from arrowipc.inline.gather cimport count_runs
+from arrowipc.inline.gather cimport write_runs
 from arrowipc.inline.layouts cimport is_binary
 from arrowipc.inline.loads cimport get_bit, loose_u16, loose_u32, loose_u64
 from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, ColumnsData, FieldPlan
@@ -171,7 +171,7 @@ cdef Memory find_runs(RecordBatch keys):
 
 
 cdef RecordBatch first_rows(RecordBatch keys, const int64_t* starts, int64_t count):
-    return take_pieces([keys], starts, NULL, count, count_runs(starts, NULL, count))
+    return take_pieces([keys], starts, NULL, count, write_runs(NULL, starts, NULL, count))
 
 
 def runs_of(RecordBatch batch not None, columns):

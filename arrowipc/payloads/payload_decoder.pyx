@@ -17,10 +17,10 @@ from arrowipc._core cimport (
 )
 from arrowipc.cdata.import_array cimport import_batch, schema_from
 from arrowipc.columns.array cimport Array
-from arrowipc.columns.builder cimport FAULT_FULL, ColumnsBuilder, raise_append_fault
+from arrowipc.columns.builder cimport ColumnsBuilder
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.columns.take cimport repeat_rows
-from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fault cimport FAULT_FULL, Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport loose_i64, prefetch
 from arrowipc.inline.plan cimport FIELD_NULLABLE, LEVEL_STRICT, ColumnsData, Envelope, LimitsData
@@ -505,7 +505,7 @@ cdef class PayloadDecoder:
         if self.blank.spread(&self.blank.decoded.d, INT64_MAX, &fault) < 0:
             raise_mapping_fault(&fault, self.out)
         if self.builder.append_data(&self.blank.piece.d, NULL, NULL, &fault) < 0:
-            raise_append_fault(&fault, self.out)
+            raise_fault(&fault, self.out)
         self.builder.save()
         return 0
 
@@ -575,7 +575,7 @@ cdef class PayloadDecoder:
         if found == 0:
             return 0
         try:
-            raise_append_fault(&fault, self.out)
+            raise_fault(&fault, self.out)
         except UnsupportedError as error:
             if fault.code == FAULT_FULL:
                 error.args = (f"{error}: pass max_rows= or max_bytes=, and continue at `next`",)

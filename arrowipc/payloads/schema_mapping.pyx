@@ -8,11 +8,10 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from arrowipc._core cimport Columns, Plan, limits_data
-from arrowipc.columns.builder cimport FAULT_FULL, raise_append_fault
+from arrowipc._core cimport Columns, Plan, limits_data, raise_fault
 from arrowipc.distinct.memo_table cimport new_budget
 from arrowipc.inline.bits cimport largest
-from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_STRICT_NULLABLE, Fault, fail
+from arrowipc.inline.fault cimport FAULT_FULL, FAULT_MEMORY, FAULT_STRICT_NULLABLE, Fault, fail
 from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec, size_needed
 from arrowipc.inline.loads cimport add_overflows, get_bit, mul_overflows
 from arrowipc.inline.plan cimport (
@@ -277,7 +276,7 @@ cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1:
     if fault.code == FAULT_BLANKS:
         raise LimitError("the columns that the payload has not would take more bytes than it may become "
                          "(Limits.decompressed_ratio and decompressed_slack)")
-    return raise_append_fault(fault, plan)
+    return raise_fault(fault, plan)
 
 
 # -- matching ------------------------------------------------------------------------------------------------

@@ -28,12 +28,11 @@ from arrowipc.inline.fault cimport (
 )
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
-from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.loads cimport too_many_values
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, LEVEL_NONE, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, LimitsData,
 )
-from arrowipc.inline.threads cimport count_up
+from arrowipc.inline.threads cimport count_up, in_order
 from arrowipc.maps.file_maps cimport keeper_of
 from arrowipc.metadata.checksums cimport Checksum, find_checksum
 from arrowipc.metadata.schema_reader cimport message_plan, plan_schema, project, read_plan, unshared

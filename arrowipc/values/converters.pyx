@@ -37,14 +37,13 @@ from arrowipc.inline.fbs_layout cimport (
     TimeUnit_MILLISECOND, Type_Date, Type_Decimal, Type_Duration, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,
     Type_Interval, Type_Time, Type_Timestamp,
 )
-from arrowipc.inline.in_order cimport in_order
 from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, loose_i64, mul_overflows, round_up
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
     LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR64, LAYOUT_VIEW, Extent, FieldPlan, Node,
 )
-from arrowipc.inline.threads cimport FREE_THREADED
+from arrowipc.inline.threads cimport FREE_THREADED, in_order
 from arrowipc.metadata.schema_reader cimport plan_field
 
 import sys

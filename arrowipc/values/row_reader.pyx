@@ -15,10 +15,10 @@ from arrowipc.columns.record_batch cimport RecordBatch, slice_batch
 from arrowipc.columns.take cimport (
     alone, integers, number_rows, take_numbers, take_pieces, with_nulls, without_nulls,
 )
-from arrowipc.inline.gather cimport AHEAD, Homes, count_runs, find_homes
-from arrowipc.inline.in_order cimport in_order
+from arrowipc.inline.gather cimport AHEAD, Homes, find_homes, write_runs
 from arrowipc.inline.loads cimport add_overflows, loose_i64, prefetch
 from arrowipc.inline.plan cimport Extent, Node
+from arrowipc.inline.threads cimport in_order
 from arrowipc.maps.file_maps cimport MappedBody
 from arrowipc.metadata.schema_reader cimport same_shape
 
@@ -301,7 +301,7 @@ cdef class RowReader:
             at += (<RecordBatch> PyList_GET_ITEM(held, i)).d.length
         for i in range(n):
             rows[i] += move[homes[i]]
-        found = take_pieces(held, rows, homes, n, count_runs(rows, homes, n))
+        found = take_pieces(held, rows, homes, n, write_runs(NULL, rows, homes, n))
         if found is not None:
             return found
         for i in range(n):
@@ -338,7 +338,7 @@ cdef class RowReader:
         cdef int64_t n = begins[1] - begins[0], i
         for i in range(begins[0], begins[1]):
             rows[i] -= self.homes.firsts[b]
-        return take_pieces([batch], rows + begins[0], NULL, n, count_runs(rows + begins[0], NULL, n))
+        return take_pieces([batch], rows + begins[0], NULL, n, write_runs(NULL, rows + begins[0], NULL, n))
 
     def row(self, i, *, extensions=False):
         """Return one row as a dict; `extensions` are those of `RecordBatch.to_pydict`."""

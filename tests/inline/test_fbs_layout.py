@@ -11,10 +11,10 @@ from helpers.fbs import FORMAT, NUMBERS, ROOT
 PXD = ROOT / "arrowipc" / "inline" / "fbs_layout.pxd"
 
 
-def test_pxd_has_the_numbers_of_the_schemas() -> None:
+def test_the_numbers_of_the_pxd_are_those_of_the_schemas() -> None:
     lines = re.findall(r"^    (\w+) = (-?\d+)$", PXD.read_text(), re.MULTILINE)
-    assert len(lines) == len(NUMBERS)
-    assert {name: int(value) for name, value in lines} == NUMBERS
+    assert len(lines) == len(dict(lines)) > 160
+    assert {(name, int(value)) for name, value in lines} <= NUMBERS.items()
 
 
 def squash(name: str) -> str:
