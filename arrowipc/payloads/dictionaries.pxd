@@ -69,6 +69,7 @@ cdef struct CachedDictionary:
 
 cdef struct CachedMap:
     # The numbers of a cached dictionary's values in a table of the output, for a field that is transposed.
+    int32_t first           # the first field with the same two, whose numbers these are
     int32_t cached
     int32_t target          # the dictionary of the output
     int64_t version         # of the cached dictionary, -1: not known

@@ -475,7 +475,7 @@ cdef class LoopDictionaries:
         for i in range(mapping.n_encoded):
             field = &mapping.encoded[i]
             if field.how == HOW_TRANSPOSED:
-                map = &self.maps[i]
+                map = &self.maps[self.maps[i].first]
                 found = self.transpose(field, map, <TransposeMap> map.map, <MemoTable> self.output.tables[map.target],
                                        d, piece)
             elif field.how == HOW_DECODED:
@@ -570,7 +570,7 @@ cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output,
     cdef TransposeMap map
     cdef Columns values
     cdef int32_t i
-    cdef dict known = {dictionary.id: dictionary for dictionary in mapping.plan.dictionaries}
+    cdef dict known = {dictionary.id: dictionary for dictionary in mapping.plan.dictionaries}, firsts = {}
     if not is_plain(mapping, output):
         return None
     for id, dictionary in dictionaries_of(mapping.whole).items():
@@ -599,8 +599,10 @@ cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output,
     for i in range(mapping.n_encoded):
         field = &mapping.encoded[i]
         if field.how == HOW_TRANSPOSED:
-            map = TransposeMap.__new__(TransposeMap)
-            loop.transpose_maps.append(map)
-            loop.maps[i] = CachedMap(mapping.plan.d.fields[field.read].dictionary, field.dictionary, -1, 0,
-                                     <PyObject*> map)
+            pair = mapping.plan.d.fields[field.read].dictionary, field.dictionary
+            first = firsts.setdefault(pair, i)
+            if first == i:
+                map = TransposeMap.__new__(TransposeMap)
+                loop.transpose_maps.append(map)
+            loop.maps[i] = CachedMap(first, pair[0], pair[1], -1, 0, <PyObject*> map)
     return loop

@@ -22,6 +22,9 @@ from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_VIEW, ColumnsData, Exten
 from arrowipc.inline.room cimport Room, make_room, new_zeros
 
 
+cdef enum:
+    MUCH = 1 << 24      # bytes of text
+
 # -- values of a flat column, by their numbers ------------------------------------------------------------------
 
 
@@ -38,11 +41,14 @@ cdef int64_t flat_text(Room* text, uint8_t* offsets, int32_t width, const Column
                        int64_t n, int64_t most, Fault* fault) noexcept nogil:
     """Text and its offsets, empty where null; returns the bytes of the text.
 
-    Each value is looked at once: the memory of the values may change meanwhile.
+    Each value is looked at once when it is copied: the memory of the values may change meanwhile.
     """
     cdef const uint8_t* data
     cdef uint8_t* out = make_room(text, 0)
-    cdef int64_t end = 0, size = 0, i
+    cdef int64_t end = 0, size = 0, later = 0, i, k
+    cdef int64_t total = 0
+    cdef bint is_counted = False
+    cdef const uint8_t* ignored
     most = min(most, largest(width, True))
     store_int(offsets, 0, width, 0)
     for i in range(n):
@@ -53,6 +59,15 @@ cdef int64_t flat_text(Room* text, uint8_t* offsets, int32_t width, const Column
                 # Unless `most` is small, only offsets that do not rise make that much text.
                 return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], size, most - end, NULL)
             if size > text.size - end:
+                if end >= MUCH and not is_counted:
+                    # Some indices may stand for terabytes: what is to come is added up before it is written.
+                    is_counted = True
+                    for k in range(i, n):
+                        if numbers[k] >= 0 and word_span(values, 0, numbers[k], &ignored, &later, fault) < 0:
+                            return -1
+                        total += later if numbers[k] >= 0 else 0
+                        if total > most - end:
+                            return fail(fault, FAULT_OFFSET, 0, 1, numbers[k], later, most - end, NULL)
                 out = make_room(text, end + size)
                 if out == NULL:
                     return fail(fault, FAULT_MEMORY)
