@@ -39,7 +39,7 @@ UNNEEDED = re.compile(
 )
 #: The heap, as much again of buffers outside of it, and what a JVM takes for itself.
 PEAK_MIB = 1024 + 1024 + 512
-SECONDS = 20
+SECONDS = 30
 #: Many batches, each of which is honest: their cost is what they hold.
 MANY = {"blocks of one batch", "blocks of one batch of text", "blocks of one compressed batch", "honest batches"}
 #: One value of 200 MiB: Spark's own rows of it, which double as they grow, fill a heap of 1 GiB.
