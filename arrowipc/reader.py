@@ -773,7 +773,11 @@ class RecordBatchFileReader(BatchReader):
         offset, metadata_length, body_length = self.decoder.block(i, dictionary=True)
         if self.source is not None:
             return self.source, offset
-        return self._bytes(offset, metadata_length + body_length), 0
+        if self._remote is not None:
+            return self._remote.read(offset, metadata_length + body_length), 0
+        block, at = room_for(metadata_length, body_length)
+        read_at(self._file, offset, memoryview(block)[at:])
+        return block, at
 
     def _fetch(self, i: int) -> tuple[Any, int]:
         """Read a block from the file, with only the projected part of the body; return it with its offset."""
