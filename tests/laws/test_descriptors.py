@@ -95,7 +95,7 @@ def test_what_was_read_holds_no_descriptor_nor_does_what_was_refused(paths, way)
                 kept.append(READ[way](paths[name]))
             except ipc.ArrowIpcError as error:
                 kept.append(error)  # and with its traceback all that the frames had
-            assert descriptors() == before, name
+            assert descriptors() <= before, name
     assert any(not isinstance(each, Exception) for each in kept) or way in ("read_tensor", "read_message")
 
 
@@ -164,7 +164,7 @@ def test_writers_that_ended_hold_no_descriptor(tmp_path, way):
             kept.append(WRITE[way](path))
         except (ipc.ArrowIpcError, OSError, ZeroDivisionError) as error:
             kept.append(error)
-        assert descriptors() == before
+        assert descriptors() <= before
     assert sorted(os.listdir(tmp_path)) == ["damaged", "x.arrow"]
 
 
@@ -182,4 +182,4 @@ def test_an_interrupt_while_a_file_is_opened_leaves_nothing_open(tmp_path, way):
     OPEN[way](path)
     before = descriptors()
     for count in interrupted(lambda: OPEN[way](path), sources, opening, fragments):
-        assert descriptors() == before, count
+        assert descriptors() <= before, count
