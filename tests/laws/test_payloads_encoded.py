@@ -401,12 +401,14 @@ def check_beside(good: bytes, bad: bytes, level: str, **options: Any) -> None:
         return
     assert repr(found[: len(rows)]) == repr(found[-len(rows) :]) == repr(rows)
     try:
-        model = alone(bad, validate=level)
-        same = ipc.read_schema(bad).names == schema.names
+        if not ipc.read_schema(bad).equals(schema):
+            return  # columns of another name are left out, or null
+        # Unvalidated, offsets that do not rise stand for any values of the batch.
+        model = alone(bad, validate="full" if level == "none" else level)
     except ipc.ArrowIpcError:
         assert level == "none" or decoded.num_failed == 1
         return
-    if not decoded.num_failed and same:
+    if not decoded.num_failed:
         assert repr(found[2 * len(rows) : -len(rows)]) == repr(model)
 
 
