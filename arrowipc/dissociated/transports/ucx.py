@@ -180,7 +180,7 @@ class UcxConnection(Connection):
             if self.worker.arm() and not wait_readable(self._fileno, deadline):
                 raise TimeoutError(f"{self.name} did not answer in {deadline.timeout:g} s: {what}")
         if operation.status < 0:
-            raise OSError(f"{self.name}: {what}: UCX status {operation.status}")
+            raise operation.failure(f"{self.name}: {what}")
 
     # -- the end --
 

@@ -295,6 +295,10 @@ cdef class Operation:
         """int: below 0, it failed."""
         return self.ticket.status
 
+    def failure(self, str what):
+        """Return the exception that says why it failed."""
+        return failure_of(self.ticket.status, what)
+
     def __dealloc__(self):
         if self.has_target:
             PyBuffer_Release(&self.target)
