@@ -37,6 +37,22 @@ cdef void flat_bits(uint8_t* out, const uint8_t* bits, const int64_t* numbers, i
             set_bit(out, i)
 
 
+cdef int check_length(const ColumnsData* values, const int64_t* numbers, int64_t n, int64_t most,
+                      Fault* fault) noexcept nogil:
+    """Add up text before it is written: few bytes of indices may stand for terabytes."""
+    cdef const uint8_t* data
+    cdef int64_t size = 0, i
+    for i in range(n):
+        if numbers[i] < 0:
+            continue
+        if word_span(values, 0, numbers[i], &data, &size, fault) < 0:
+            return -1
+        if size > most:
+            return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], size, most, NULL)
+        most -= size
+    return 0
+
+
 cdef int64_t flat_text(Room* text, uint8_t* offsets, int32_t width, const ColumnsData* values, const int64_t* numbers,
                        int64_t n, int64_t most, Fault* fault) noexcept nogil:
     """Text and its offsets, empty where null; returns the bytes of the text.
@@ -45,10 +61,8 @@ cdef int64_t flat_text(Room* text, uint8_t* offsets, int32_t width, const Column
     """
     cdef const uint8_t* data
     cdef uint8_t* out = make_room(text, 0)
-    cdef int64_t end = 0, size = 0, later = 0, i, k
-    cdef int64_t total = 0
+    cdef int64_t end = 0, size = 0, i
     cdef bint is_counted = False
-    cdef const uint8_t* ignored
     most = min(most, largest(width, True))
     store_int(offsets, 0, width, 0)
     for i in range(n):
@@ -60,14 +74,9 @@ cdef int64_t flat_text(Room* text, uint8_t* offsets, int32_t width, const Column
                 return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], size, most - end, NULL)
             if size > text.size - end:
                 if end >= MUCH and not is_counted:
-                    # Some indices may stand for terabytes: what is to come is added up before it is written.
                     is_counted = True
-                    for k in range(i, n):
-                        if numbers[k] >= 0 and word_span(values, 0, numbers[k], &ignored, &later, fault) < 0:
-                            return -1
-                        total += later if numbers[k] >= 0 else 0
-                        if total > most - end:
-                            return fail(fault, FAULT_OFFSET, 0, 1, numbers[k], later, most - end, NULL)
+                    if check_length(values, numbers + i, n - i, most - end, fault) < 0:
+                        return -1
                 out = make_room(text, end + size)
                 if out == NULL:
                     return fail(fault, FAULT_MEMORY)

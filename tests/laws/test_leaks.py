@@ -109,7 +109,7 @@ def half_way(data: bytes) -> None:
 
 #: Small ones, of which a campaign does a million.
 OFTEN = {
-    *("big endian streams", "the push decoder", "dictionaries with deltas", "a stream copied", "rows of a file"),
+    *("big endian streams", "the push decoder", "dictionaries with deltas", "a stream copied"),
     *("payloads decoded", "payloads that fail are skipped", "payloads encoded by key", "imported column by column"),
     *("exported streams", "messages one by one", "capsules that nobody takes"),
 }

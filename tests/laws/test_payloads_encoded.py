@@ -428,7 +428,7 @@ def test_every_truncation_leaves_the_neighbours_alone(level, name):
 @pytest.mark.parametrize("level", LEVELS)
 def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, name, dictionaries):
     dice, good = random.Random(f"{SEED} {name}"), samples()[name]
-    for _ in range(rounds(60, 3000)):
+    for _ in range(rounds(60, 1000)):
         columns = dice.choice([None, ipc.read_schema(good).names])
         check_beside(good, overwritten(good, dice), level, dictionaries=dictionaries, columns=columns)
 
