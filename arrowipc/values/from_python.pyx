@@ -100,6 +100,10 @@ cdef str listed_names(list names):
 # -- fields --------------------------------------------------------------------------------------------------
 
 
+cdef enum:
+    NUMBERED_AT_ONCE = 1024     # values of a dictionary
+
+
 cdef class Builder(Converter)
 
 
@@ -452,25 +456,24 @@ cdef class Builder(Converter):
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef DictionaryValues values = self.values_of(f)
         cdef int64_t count = self.d.nodes[f].length, most = largest(field.width, field.flags & FIELD_SIGNED != 0)
-        cdef int64_t start, end = 0, i
+        cdef int64_t start, stop, end = 0, i
         cdef uint8_t* out = self.room(field.first_buffer + 1, count * field.width)
-        cdef Memory numbers = Memory(8 * count)
-        cdef int64_t* number = <int64_t*> numbers.data
+        cdef int64_t number[NUMBERED_AT_ONCE]
         cdef const uint8_t* valid
         cdef list given = items
         cdef Columns columns
         for i in range(count):
             if item(items, i, count) is None:
                 self.null(f, i, True)
-        if self.d.nodes[f].null_count:
+        if self.d.nodes[f].null_count and not LAYOUTS[values.builder.p.fields[0].layout].has_validity:
             given = [self.filler if value is None else value for value in items]
         columns = self.alone(f, values.builder.plan, given)
         if count:
             item(items, 0, count)
         valid = validity(&columns.d, 0)
         while end < count:
-            start = end
-            while end < count and given[end] is not self.filler and (valid == NULL or get_bit(valid, end)):
+            start, stop = end, min(end + NUMBERED_AT_ONCE, count)
+            while end < stop and given[end] is not self.filler and (valid == NULL or get_bit(valid, end)):
                 end += 1
             values.unifier.table.add(columns, start, end - start, number)
             for i in range(start, end):
@@ -478,7 +481,7 @@ cdef class Builder(Converter):
                     self.blame(f, i, f"this is distinct value {number[i - start] + 1:,} of the dictionary, too many "
                                      f"for {8 * field.width}-bit indices; use a wider index type")
                 store_int(out, i, field.width, number[i - start])
-            if end < count:
+            if end < stop:
                 # None, under a null parent, or NaT.
                 if items[end] is not None:
                     self.null(f, end, given[end] is not self.filler)
