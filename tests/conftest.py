@@ -86,13 +86,19 @@ def names_used(function: Callable[..., Any]) -> set[str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one process; all quick tests of Spark to the same, so that one JVM starts and warms up."""
+    """Give each file to one process; all quick tests of Spark to the same, so that one JVM starts and warms up.
+
+    Twins start a Spark for each of their masters, which may be in any process.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            together = nodeid.startswith("tests/spark/") and config.option.markexpr.startswith("not slow")
-            return "tests/spark" if together else super()._split_scope(nodeid)
+            if nodeid.startswith("tests/spark/") and config.option.markexpr.startswith("not slow"):
+                return "tests/spark"
+            if nodeid.startswith("tests/spark/test_twins.py"):
+                return nodeid.partition("-")[0]
+            return super()._split_scope(nodeid)
 
     return Scheduling(config, log)
 

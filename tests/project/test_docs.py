@@ -92,7 +92,11 @@ PRINTS = {
 }
 
 
-@pytest.mark.parametrize("name", PRINTS)
+# PyTorch alone takes ten seconds to import, in each of the example's processes.
+@pytest.mark.parametrize(
+    "name",
+    [*(name for name in PRINTS if name != "train_on_rows"), pytest.param("train_on_rows", marks=pytest.mark.slow)],
+)
 def test_what_an_example_prints(name, tmp_path):
     command = [sys.executable, "-W", "error", EXAMPLES / f"{name}.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
