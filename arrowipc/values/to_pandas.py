@@ -61,9 +61,11 @@ def to_pandas(data: Any, options: dict[str, Any]) -> Any:
             columns.append(_column(pd, field, [part[i] for part in parts], options, notes.dtypes.get(field.name)))
         index, kept = notes.index(pd, names, columns, sum(map(len, batches)))
         labels = notes.labels(pd, [names[i] for i in kept])
-    # Of series and not of arrays, in which pandas would look for other dtypes.
-    series = {i: pd.Series(columns[i], index, columns[i].dtype, copy=False) for i in kept}
-    frame = pd.DataFrame(series, index, copy=False)
+    data = {i: columns[i] for i in kept}
+    for i, values in data.items():
+        if values.dtype.kind not in "biuf":  # for what is in an array, pandas would look for another dtype
+            data[i] = pd.Series(values, index, values.dtype, copy=False)
+    frame = pd.DataFrame(data, index, copy=False)
     frame.columns, frame.attrs = labels, notes.attributes
     return frame
 
