@@ -160,6 +160,7 @@ def _encoded(column: Array) -> Array:
 
 def decoded(column: Array) -> Array:
     """The values that the indices of a dictionary-encoded array stand for; another array as it is."""
+    instance_of("column", column, Array)
     if not isinstance(column.type, Dictionary):
         return column
     from arrowipc.values.to_numpy import indices_of

@@ -211,7 +211,9 @@ def test_statistics_are_true_of_the_rows_or_absent(tmp_path_factory, seed, ways)
         for _ in range(chance.randint(1, 3)):
             writer.write(made(chance, chance.randint(1, 6)))
     check(path)
-    for number, way in enumerate(ways, 1):
+    # By pyarrow once: renamed and put back in order, other values have the old names, which needs all bytes to see.
+    once = [way for i, way in enumerate(ways) if WAYS[way] is not by_pyarrow or way not in ways[:i]]
+    for number, way in enumerate(once, 1):
         before, path = path, folder / f"{number}.arrow"
         WAYS[way](before, path, chance)
         check(path)
