@@ -274,7 +274,7 @@ def test_d086_memory_of_a_killed_client_is_not_used_again(library: str) -> None:
 def test_d085_d086_killed_clients_leave_nothing_behind(library: str, lent: int, mode: str) -> None:
     """The server goes on, in bounded memory (d088), and no byte of what the others hold changes (d072)."""
     rng = random.Random(85)
-    kills = rounds(3, 100)
+    kills = rounds(5, 100)
     held: list[int] = []
     with peer("serve", library, SHARED, memory=lent, error_mode=mode) as server:
         uri, *_ = server.tell()
