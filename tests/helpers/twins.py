@@ -582,7 +582,7 @@ def session(master: str, jar: str, folder: Path, **settings: str) -> Any:
         "spark.jars": jar,
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
-        "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),  # executors live as short as it does
+        "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.maxMetadataStringLength": "1000",  # plans show whole paths, however long
         "spark.sql.session.timeZone": "UTC",
