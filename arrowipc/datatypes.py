@@ -202,6 +202,9 @@ class Field(Described, Hints):
         put_metadata(self, metadata_of(metadata) if metadata else NO_METADATA)
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.__class__, (self.name, self.type, self.nullable, self.metadata)
+
     @property
     def extension_name(self) -> str | None:
         """Name of the extension type this field carries, or None. It describes; nothing is ever executed."""

@@ -437,7 +437,7 @@ cdef object field_of(Plan plan, int32_t field):
         else:
             high = middle
     if low < plan.d.n_columns and plan.d.columns[low] == field:
-        return plan.schema.field(low)
+        return plan.schema.fields[low]
     return plan_field(plan, field)
 
 

@@ -75,19 +75,22 @@ async def fetch_all(fetch: Callable[..., Awaitable[Result]], parts: Sequence[tup
 
 
 class _Deadline:
-    """Bounds how long an exchange waits for `step` more bytes; None: it may wait forever."""
+    """Bounds how long `step` more bytes of an exchange take; None: as long as they like.
+
+    All time counts, also that of threads which wait for each other, but for what passes between `pause` and `resume`.
+    """
 
     def __init__(self, timeout: float | None, step: int = STEP) -> None:
-        self._timeout = self._left = timeout
+        self._timeout = timeout
         self._step, self._count = step, 0
+        self._start = self._paused = time.monotonic()
 
     async def wait(self, what: Awaitable[Result]) -> Result:
         """Wait for a step."""
-        if self._left is None:
+        if self._timeout is None:
             return await what
-        start = time.monotonic()
         try:
-            async with asyncio.timeout(self._left) as limit:
+            async with asyncio.timeout(self._start + self._timeout - time.monotonic()) as limit:
                 return await what
         except TimeoutError as error:
             if not limit.expired():
@@ -96,14 +99,20 @@ class _Deadline:
                 f"the server stalls: {self._count:,} bytes came in {self._timeout:g} s; "
                 "RemoteSource(url, timeout=) waits longer"
             ) from error
-        finally:
-            self._left -= time.monotonic() - start
 
     def arrived(self, count: int) -> None:
         """Reset the deadline when enough has arrived."""
         self._count += count
         if self._count >= self._step:
-            self._left, self._count = self._timeout, 0
+            self._start, self._count = time.monotonic(), 0
+
+    def pause(self) -> None:
+        """Stop counting: nobody waits."""
+        self._paused = time.monotonic()
+
+    def resume(self) -> None:
+        """Count on from where it was paused."""
+        self._start += time.monotonic() - self._paused
 
 
 class HttpFile:
@@ -296,12 +305,17 @@ class HttpStream:
     def __init__(self, loop: Any, answer: Any, deadline: _Deadline, size: int | None) -> None:
         self._loop, self._answer, self._deadline = loop, answer, deadline
         self._left = size
+        deadline.pause()
 
     def read(self, count: int) -> bytes:
         """Wait for some bytes, at most `count`; none at the end of the file."""
         from fsspec.asyn import sync
 
-        return sync(self._loop, self._read, count)  # type: ignore[no-any-return]
+        self._deadline.resume()
+        try:
+            return sync(self._loop, self._read, count)  # type: ignore[no-any-return]
+        finally:
+            self._deadline.pause()
 
     async def _read(self, count: int) -> bytes:
         data: bytes = await self._deadline.wait(self._answer.content.read(count))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 
+VIEWS = (Utf8View, BinaryView)
+
 
 def reduce_batch(batch: RecordBatch, protocol: int) -> Reduced:
     """What `RecordBatch.__reduce_ex__` returns: its parts field by field in pre-order, their elements from 0 on."""
@@ -32,29 +34,30 @@ def reduce_batch(batch: RecordBatch, protocol: int) -> Reduced:
     dictionaries: list[Array | None] = []
     # Dictionary id -> the fields that have it: where their dictionary goes, and their indices.
     encoded: dict[object, list[tuple[int, int, Array]]] = {}
+    schema = batch.schema  # made once: fields of arrays are its own then
     waiting = compact(batch).columns[::-1]
     while waiting:
         array = waiting.pop()
         kind, found = array.type, array.buffers()
-        if isinstance(kind, Utf8View | BinaryView):
+        if isinstance(kind, VIEWS):
             variadic.append(len(found) - 2)
         if isinstance(kind, Dictionary):
             fields = encoded.setdefault(object() if kind.id is None else kind.id, [])
             fields.append((len(dictionaries), len(buffers) + 1, array))
             dictionaries.append(None)
         nodes.append((len(array), array.null_count))
-        buffers += found
+        buffers += [each if each is None else _stored(each, protocol) for each in found]
         waiting += array.children[::-1]
     for fields in encoded.values():
         _, at, array = fields[0]
         values = array.dictionary
         if len(fields) == 1 and values is not None and len(values) > len(array):
-            values, buffers[at] = _in_use(array, values, buffers[at])
+            values, indices = _in_use(array, values, array.buffers()[1])
+            buffers[at] = _stored(indices, protocol)
         for place, _, _ in fields:
             dictionaries[place] = values
-    stored = [each if each is None else _stored(each, protocol) for each in buffers]
     metadata = batch.custom_metadata.pairs
-    return _batch, (batch.schema, batch.num_rows, nodes, stored, variadic, dictionaries, metadata)
+    return _batch, (schema, batch.num_rows, nodes, buffers, variadic, dictionaries, metadata)
 
 
 def reduce_array(array: Array, protocol: int) -> Reduced:
