@@ -131,6 +131,7 @@ sanitized: $(SANITIZED) ## build with AddressSanitizer and UBSan, for make sanit
 .PHONY: nightly
 nightly: ## what .ci/run leaves out and a release needs: all slow tests, all tests under sanitizers, campaigns, fuzzing
 	@$(MAKE) slow
+	@$(if $(ARROW_TEST_DATA),$(MAKE) golden,echo "note: without ARROW_TEST_DATA only this repository's files of Arrow are read")
 	@$(MAKE) sanitize
 	@$(MAKE) campaign
 	@$(MAKE) fuzz SECONDS=600
