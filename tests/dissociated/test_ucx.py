@@ -268,7 +268,8 @@ def test_d086_memory_of_a_killed_client_is_not_used_again(library: str) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(
-    ("lent", "mode"), [(0, "peer"), pytest.param(0, "none", marks=pytest.mark.slow), (256 << 20, "peer")]
+    ("lent", "mode"),
+    [(256 << 20, "peer"), *(pytest.param(0, mode, marks=pytest.mark.slow) for mode in ("peer", "none"))],
 )
 @some_library
 def test_d085_d086_killed_clients_leave_nothing_behind(library: str, lent: int, mode: str) -> None:
