@@ -122,7 +122,8 @@ def page(runs: list[dict[str, Any]]) -> str:
     """Return the text of benchmarks/RESULTS.md."""
     info = runs[0]["machine_info"]
     versions = ", ".join(f"{name} {version}" for name, version in info["versions"].items())
-    why = [(words.replace("{codec}", "lz4 and zstd"), told["why"]) for words, told in GOALS.items() if "why" in told]
+    every = {"codec": "lz4 and zstd", "what": "some rows, or their number,"}
+    why = [(words.format_map(every), told["why"]) for words, told in GOALS.items() if "why" in told]
     parts = [
         INTRODUCTION,
         *grid((*HEADER, "goal"), ((*row.cells(), row.goal()) for row in questions(runs))),
