@@ -129,6 +129,17 @@ def test_a_slow_link_is_not_given_up(files: Any) -> None:
                 assert sum(batch.num_rows for batch in reader) == 1_500
 
 
+@pytest.mark.slow
+def test_a_slow_reader_does_not_use_up_the_time_of_the_server(files: Any) -> None:
+    def late(ask: Ask) -> Answer:
+        return honest(ask, [part(ask)[:1_000], 2.6, part(ask)[1_000:]])
+
+    with BrokenServer(files, on_get(late)) as broken:
+        reader = ipc.open_stream(RemoteSource(f"http://127.0.0.1:{broken.port}/0/x.arrows", timeout=2))
+        time.sleep(2.3)
+        assert sum(batch.num_rows for batch in reader) == 12_000
+
+
 @pytest.mark.parametrize("versions", [True, False])
 def test_a_file_that_is_replaced_while_it_is_read(web: Web, files: Any, versions: bool) -> None:
     before, after = files["arrow"]
