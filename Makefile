@@ -42,6 +42,7 @@ BASE := $(VENV)/.base
 RUN := $(VENV)/.run
 TEST := $(VENV)/.test
 DOCS := $(VENV)/.docs
+TORCH := $(VENV)/.torch
 DEV := $(VENV)/.dev
 WHEEL := dist/.built
 SANITIZED := build/sanitize/.built
@@ -129,7 +130,7 @@ campaign: $(TEST) java ## run the tests that try something many times, as often 
 sanitized: $(SANITIZED) ## build with AddressSanitizer and UBSan, for make sanitize
 
 .PHONY: nightly
-nightly: ## what .ci/run leaves out and a release needs: all slow tests, all tests under sanitizers, campaigns, fuzzing
+nightly: $(TORCH) ## what .ci/run leaves out and a release needs: all slow tests, all tests under sanitizers, campaigns, fuzzing
 	@$(MAKE) slow
 	@$(if $(ARROW_TEST_DATA),$(MAKE) golden,echo "note: without ARROW_TEST_DATA only this repository's files of Arrow are read")
 	@$(MAKE) sanitize
@@ -208,7 +209,7 @@ clean: ## remove what was built, and caches; the virtual environment stays
 	@rm -rf spark-warehouse metastore_db derby.log
 	@find arrowipc -name '*.so' -delete -o -name '*.jar' -delete
 	@find arrowipc tests benchmarks tools docs examples -name __pycache__ -prune -exec rm -rf {} +
-	@rm -f $(RUN) $(TEST) $(DOCS) $(DEV)
+	@rm -f $(RUN) $(TEST) $(DOCS) $(TORCH) $(DEV)
 
 .PHONY: distclean
 distclean: clean ## remove the virtual environment too
@@ -252,6 +253,11 @@ $(DOCS): $(TEST)
 	@$(PIP) install "$$(ls -d "$$PWD"/dist/*.whl)[docs]"
 	@touch $@
 
+$(TORCH): $(TEST)
+	@echo 'install arrowipc[torch]'
+	@$(PIP) install "$$(ls -d "$$PWD"/dist/*.whl)[torch]"
+	@touch $@
+
 define install_libraries
 $(PY) -c 'import sys, tomllib; \
 extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
@@ -267,7 +273,7 @@ endef
 
 $(DEV): $(COMPILED_SOURCES) $(FLIGHTS) | $(BASE)
 	@echo 'install the checkout'; rm -f $(RUN) $(TEST)
-	@$(PIP) install --no-build-isolation -e '.[$(TEST_EXTRAS)]' -r $(FLIGHTS)
+	@$(PIP) install --no-build-isolation -e '.[$(TEST_EXTRAS),torch]' -r $(FLIGHTS)
 	@touch $@
 
 $(SANITIZED): $(SOURCES) | $(BASE)

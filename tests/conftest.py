@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from helpers import golden
+from helpers.processes import EXAMPLES
 from hypothesis import HealthCheck, settings
 
 # Deterministic, so that a red run is red again; `HYPOTHESIS_PROFILE=search` looks for new examples.
@@ -17,7 +18,7 @@ settings.register_profile(
     "fixed",
     derandomize=True,
     deadline=None,
-    max_examples=int(os.environ.get("ARROWIPC_EXAMPLES", "60")),
+    max_examples=EXAMPLES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     print_blob=True,
 )

@@ -394,8 +394,8 @@ class Page(HTMLParser):
 
 def test_a_page_is_of_bounded_size_for_any_number_of_messages_and_columns(site, tmp_path):
     batch = ipc.RecordBatch.from_pydict({"x": [1, None]}, ipc.Schema([field("x", int32())]))
-    many = stored(tmp_path / "many.arrow", [batch] * 20_000)
-    wide = {f"column {i} " + "x" * 300: ["long text " * 30] * 200 for i in range(3000)}
+    many = stored(tmp_path / "many.arrow", [batch] * 10_000)
+    wide = {f"column {i} " + "x" * 300: ["long text " * 30] * 200 for i in range(1000)}
     for source in (site / "a.arrow", many, stored(tmp_path / "wide.arrows", wide), site / "torn.arrows"):
         page = tmp_path / "page.html"
         done = run("browse", source, "-o", page, "--force")

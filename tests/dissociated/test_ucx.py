@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dissociated.ucx_peers import LIBRARIES, PATIENCE, Peer, needs_ucx, peer
+from dissociated.ucx_peers import LIBRARIES, Peer, needs_ucx, peer
+from dissociated.ucx_roles import PATIENCE
 from helpers.processes import rounds
 
 pytestmark = [needs_ucx, pytest.mark.nosanitize]  # UCX brings hooks of its own for the memory functions
@@ -301,7 +302,9 @@ def test_d085_d086_killed_clients_leave_nothing_behind(library: str, lent: int, 
     assert held[-1] - held[0] < 128 << 20
 
 
-@pytest.mark.parametrize("where", ["below", "above", "far", "wrapped"])
+@pytest.mark.parametrize(
+    "where", ["below", "wrapped", *(pytest.param(each, marks=pytest.mark.slow) for each in ("above", "far"))]
+)
 @some_library
 def test_d053_pairs_outside_the_servers_memory_are_refused(library: str, where: str) -> None:
     """UCX computes an address for each of them, and says that it is fine."""

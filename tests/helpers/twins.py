@@ -591,7 +591,8 @@ def session(master: str, jar: str, folder: Path, **settings: str) -> Any:
         **{name.replace("__", "."): value for name, value in settings.items()},
     }.items():
         way = way.config(name, value)
-    return (way.remote("local[2]") if master == "connect" else way.master(master)).getOrCreate()
+    connect, _, url = master.rpartition(" ")
+    return (way.remote(url) if connect else way.master(url)).getOrCreate()
 
 
 def main(master: str, jar: str, folder: str, *names: str) -> None:

@@ -110,7 +110,7 @@ def are_of_segments(known: dict[str, str], most: int) -> bool:
 @pytest.mark.usefixtures("nothing_left")
 def test_d085_d086_clients_killed_at_random_moments_leave_nothing_behind() -> None:
     """Clients of one server are killed one after the other, while another one reads what it holds."""
-    times, chance = rounds(6, 100), random.Random(4)
+    times, chance = rounds(4, 100), random.Random(4)
     with shm_server() as server:
         watch = Watch(server.memory)
         with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
@@ -146,7 +146,7 @@ def test_d085_d086_clients_killed_at_random_moments_leave_nothing_behind() -> No
 @pytest.mark.usefixtures("nothing_left")
 def test_d087_servers_killed_at_random_moments_leave_arrays_readable() -> None:
     """Servers of one client are killed one after the other."""
-    times, chance = rounds(6, 100), random.Random(5)
+    times, chance = rounds(4, 100), random.Random(5)
     kept: list[tuple[int, Any]] = []
     ended = 0
     for number in range(times):

@@ -404,8 +404,8 @@ def columns_that_share(chance: random.Random) -> Iterator[bytes]:
 #: What makes sources, and how many times.
 SOURCES = {
     golden_data: (1, 1),
-    dictionaries_that_evolve: (30, 3_000),
-    deltas_of_views: (40, 500),
+    dictionaries_that_evolve: (12, 3_000),
+    deltas_of_views: (15, 500),
     columns_that_share: (10, 500),
 }
 

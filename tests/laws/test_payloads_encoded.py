@@ -417,7 +417,7 @@ def check_beside(good: bytes, bad: bytes, level: str, **options: Any) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_truncation_leaves_the_neighbours_alone(level, name):
     good = samples()[name]
-    step = max(1, len(good) // rounds(40, 1000))
+    step = max(1, len(good) // rounds(20, 1000))
     for size in (*range(0, len(good), step), *range(len(good) - 16, len(good))):
         check_beside(good, good[:size], level)
 
@@ -428,7 +428,7 @@ def test_every_truncation_leaves_the_neighbours_alone(level, name):
 @pytest.mark.parametrize("level", LEVELS)
 def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, name, dictionaries):
     dice, good = random.Random(f"{SEED} {name}"), samples()[name]
-    for _ in range(rounds(40, 1000)):
+    for _ in range(rounds(20, 1000)):
         columns = dice.choice([None, ipc.read_schema(good).names])
         check_beside(good, overwritten(good, dice), level, dictionaries=dictionaries, columns=columns)
 

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated.cpp_client import LENGTHS, NO_BODY, decoded
-from dissociated.ucx_peers import LIBRARIES, PATIENCE
+from dissociated.ucx_peers import LIBRARIES
+from dissociated.ucx_roles import PATIENCE
 
 from arrowipc import dissociated
 from arrowipc.dissociated.served import messages_of

@@ -26,19 +26,21 @@ SPREAD = (
     *("partitions_and_pruning", "metadata_of_files", "schemas_merged", "splits", "overwriting_partitions"),
     *("inserted", "buckets", "streams", "corrupt_files", "types", "user_defined_types"),
 )
-#: For every change a part of these: twins that send objects, splits and commits to executors.
-SENT = ("partitions_and_pruning", "metadata_of_files", "splits", "streams", "corrupt_files", "user_defined_types")
-#: ... those that say most over Connect ...
-REMOTE = ("columns_by_name", "overwriting_partitions", "inserted", "tables_altered")
-CLASSIC = ("user_defined_types",)  # what Connect does not have
+#: For every change: twins that send objects, splits and commits to executors, and those that say most over Connect, ...
+FAR = (
+    *("partitions_and_pruning", "metadata_of_files", "splits", "streams", "corrupt_files"),
+    *("columns_by_name", "overwriting_partitions", "inserted", "tables_altered"),
+)
 #: ... and all others in a local session, which is the quickest.
-NEAR = [name for name in TWINS if name not in (*SENT, *REMOTE)]
+NEAR = [name for name in TWINS if name not in FAR]
+CLASSIC = ("user_defined_types",)  # what Connect does not have
 #: Masters and their twins. A change runs each twin with one master at least; `make campaign` runs all with all.
 WHERE = {
     "local": ("local[2]", rounds(NEAR, TWINS)),
     "old": ("local[2]", TWINS),
-    "cluster": ("local-cluster[2,1,1024]", rounds(SENT, SPREAD)),
-    "connect": ("connect", [name for name in rounds(REMOTE, TWINS) if name not in CLASSIC]),
+    "cluster": ("local-cluster[2,1,1024]", rounds((), SPREAD)),
+    "connect": ("connect local[2]", rounds([], [name for name in TWINS if name not in CLASSIC])),
+    "cluster over connect": ("connect local-cluster[2,1,1024]", rounds(FAR, ())),
 }
 
 
@@ -50,10 +52,10 @@ def run(folder: Path, where: str) -> Found:
     java, jar = find_java(), find_jar()
     if java is None or jar is None:
         pytest.skip(NO_JAVA if java is None else "there is no jar, and none can be built")
-    folder = folder / where  # whose name is no pattern: Spark takes paths for globs
+    folder = folder / where.replace(" ", "-")  # whose name is no pattern: Spark takes paths for globs
     folder.mkdir(exist_ok=True)
     master, names = WHERE[where]
-    if where == "connect":
+    if master.startswith("connect "):
         pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
     python = old_python(folder) if where == "old" else sys.executable
     # PySpark alone: what is on the path of this process is not for another interpreter.
