@@ -114,7 +114,7 @@ EXAMPLES = int(os.environ.get("ARROWIPC_EXAMPLES", "60"))
 
 
 def rounds(quick: T, full: T) -> T:
-    """`full` with ``ARROWIPC_FULL=1`` (``make campaign``), else `quick`; many fall as examples do, to 20 at least."""
-    if isinstance(quick, int) and not FULL and quick > 20:
-        return max(20, quick * min(EXAMPLES, 60) // 60)  # type: ignore[return-value]
+    """`full` with ``ARROWIPC_FULL=1`` (``make campaign``), else `quick`; many fall as examples do, to 8 at least."""
+    if isinstance(quick, int) and not FULL and quick > 8:
+        return max(8, quick * min(EXAMPLES, 60) // 60)  # type: ignore[return-value]
     return full if FULL else quick

@@ -35,7 +35,7 @@ def test_mutants_give_values_or_errors_of_ours(name):
             read += target(data)
         except Exception as error:
             raise AssertionError(f"target {name}, input {data.hex()}") from error
-    assert 0 < read <= count
+    assert (0 if count < 100 else 1) <= read <= count
     print(f"{name}: {count:,} mutants, {read:,} gave values")
 
 

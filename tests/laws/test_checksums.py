@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import randoms
+from helpers.processes import rounds
 from helpers.terminal import run
 from hypothesis import given, settings, strategies as st
 
@@ -143,7 +144,7 @@ def test_batches_of_a_file_that_changed_places_are_found():
 
 
 @given(randoms.batches(), st.sampled_from(sorted(KINDS)), st.randoms(use_true_random=False))
-@settings(max_examples=15)
+@settings(max_examples=rounds(15, 15))
 def test_random_batches_are_verified_and_random_changes_found(parts, kind, chance):
     schema = parts[0].schema if parts else pa.schema([("x", pa.int8())])
     with KINDS[kind](sink := bytearray(), schema, checksum=True) as writer:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, forge, randoms
 from helpers.arrays import ipc_bytes, pyarrow_bytes, read
+from helpers.processes import rounds
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
@@ -60,7 +61,7 @@ def spans_of(rows: int) -> st.SearchStrategy[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("sliced", [False, True])
-@settings(max_examples=100)
+@settings(max_examples=rounds(100, 100))
 @given(parts=randoms.batches(), file=st.booleans(), chosen=options, data=st.data())
 def test_reading_gives_what_was_written_also_of_slices(sliced, parts, file, chosen, data):
     chosen = fit(parts, chosen)

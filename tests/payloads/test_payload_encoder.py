@@ -12,6 +12,7 @@ import pytest
 from columns.broken import forged
 from helpers import arrays, forge, randoms
 from helpers.arrays import ipc_bytes, read_batch
+from helpers.processes import rounds
 from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
@@ -53,7 +54,7 @@ def check_rows(found: list[bytes], batch: ipc.RecordBatch, offsets: list[int]) -
         assert ours(theirs).equals(again, nan_equal=True)
 
 
-@settings(max_examples=150)
+@settings(max_examples=rounds(150, 150))
 @given(randoms.batches(most_batches=1), st.lists(st.integers(0, 12), min_size=1, max_size=6), OPTIONS)
 def test_a_cell_has_the_bytes_of_a_stream_of_its_rows(parts, cuts, options):
     if not parts:

@@ -132,11 +132,11 @@ def test_mutants(reader: java.Reader, tmp_path: Path, count: int) -> None:
     assert found["ok"] > count // 20  # some mutants say nothing that is wrong: readers do not refuse everything
 
 
-@pytest.mark.parametrize("share", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 4))])
+@pytest.mark.parametrize("share", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 8))])
 @pytest.mark.parametrize("reader", ["core", pytest.param("through_spark", marks=pytest.mark.slow)], indirect=True)
 def test_bombs(reader: java.Reader, tmp_path: Path, share: int) -> None:
     core = isinstance(reader, java.Core)
-    names = sorted({*bombs.BOMBS} - MANY - (set() if core else LARGE))[share::4]
+    names = sorted({*bombs.BOMBS} - MANY - (set() if core else LARGE))[share::8]
     inputs = (
         (f"{name}.{form}", data)
         for name in names

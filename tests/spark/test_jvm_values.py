@@ -75,7 +75,7 @@ OPERATORS = ("=", "<=>", "<", "<=", ">", ">=", "<>")
 #: Days around the one after which the hybrid calendar is the Gregorian one, and in years that it has otherwise.
 DAYS = ["0001-01-01", "0001-01-03", "1500-02-28", "1500-03-01", *(f"1582-10-{day:02}" for day in (4, 5, 9, 14, 15, 16))]
 #: Those that are asked for.
-ASKED = [DAYS[at] for at in (0, 3, 4, 7, 8)]
+ASKED = [DAYS[at] for at in (0, 4, 8)]
 
 
 @pytest.mark.parametrize("java8", ["true", pytest.param("false", marks=pytest.mark.slow)])
@@ -164,5 +164,5 @@ def test_pruning_leaves_out_no_row_that_passes(spark: SparkSession, conf: Any, t
     chance = random.Random(seed)
     table = values(chance, 80)
     plain = [f"{name} {operator} {one}" for name in LITERALS for operator in OPERATORS for one in LITERALS[name]]
-    conditions = [*dict.fromkeys([*chance.sample(plain, 30), *(condition(chance) for _ in range(40))])]
+    conditions = [*dict.fromkeys([*chance.sample(plain, 20), *(condition(chance) for _ in range(20))])]
     same_with_and_without_pruning(spark, tmp_path / "x.arrow", table, 4, conditions)
