@@ -20,12 +20,13 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from helpers.processes import rounds
 from helpers.web import Web
 
 MIB = 1 << 20
 ZEROS = bytes(MIB)
 #: Bytes that an endless answer has, should nobody stop it.
-ENDLESS = 4 << 30
+ENDLESS = rounds(512 * MIB, 4096 * MIB)
 DATE = "Mon, 06 Jul 2026 10:00:00 GMT"
 LATER = "Tue, 07 Jul 2026 10:00:00 GMT"
 
@@ -390,7 +391,7 @@ def main(directory: str, *given: str) -> None:
     memory.forget_peak()
     before = memory.resident()
     jobs = [(url, way, timeout, known) for url, timeout in urls for way in ways(url, timeout)]
-    with ThreadPoolExecutor(16) as pool:
+    with ThreadPoolExecutor(40) as pool:
         for line in pool.map(believe, jobs):
             print(json.dumps(line), flush=True)
     print(json.dumps({"mib": (memory.peak() - before) / MIB}))
