@@ -1,4 +1,4 @@
-# CRC-32C (Castagnoli; RFC 3720): by carry-less products (AVX-512), by the processor's instruction, or by tables.
+# CRC-32C (Castagnoli; RFC 3720): by carry-less products (of 512 or 128 bits), by the instruction of ARM, or by tables.
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef extern from * nogil:
@@ -36,27 +36,27 @@ cdef extern from * nogil:
     #include <immintrin.h>
     #define CRC_SSE __attribute__((target("sse4.2,pclmul")))
     #define CRC_AVX __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
-    enum { CRC_LANE = 1024 };   /* bytes of each of three lanes: an instruction takes three cycles */
 
-    /* The register a lane of zeros later: times x^(8 * CRC_LANE - 33) modulo the polynomial, bits reversed. */
-    CRC_SSE static inline uint64_t crc_shift(uint64_t c) {
-        return _mm_crc32_u64(0, (uint64_t) _mm_cvtsi128_si64(
-            _mm_clmulepi64_si128(_mm_cvtsi64_si128((int64_t) c), _mm_cvtsi64_si128(0x170076FA), 0)));
+    /* `x`, moved on as far as `k` says, and `next`. */
+    CRC_SSE static inline __m128i crc_fold(__m128i x, __m128i k, __m128i next) {
+        return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0), _mm_clmulepi64_si128(x, k, 0x11)), next);
     }
 
     CRC_SSE static uint32_t crc_sse(uint32_t crc, const uint8_t *p, int64_t n) {
-        uint64_t c = crc, word;
-        for (; n >= 3 * CRC_LANE; p += 3 * CRC_LANE, n -= 3 * CRC_LANE) {
-            uint64_t second = 0, third = 0, x, y;
-            for (int64_t i = 0; i < CRC_LANE; i += 8) {
-                memcpy(&word, p + i, 8);
-                memcpy(&x, p + CRC_LANE + i, 8);
-                memcpy(&y, p + 2 * CRC_LANE + i, 8);
-                c = _mm_crc32_u64(c, word);
-                second = _mm_crc32_u64(second, x);
-                third = _mm_crc32_u64(third, y);
-            }
-            c = crc_shift(crc_shift(c) ^ second) ^ third;
+        uint64_t c = crc, word, words[8];
+        if (n >= 128) {
+            /* x^(512 + 31) and x^(512 - 33); four at once, as a product takes 4 to 7 cycles */
+            __m128i x[4], k = _mm_set_epi32(0, (int) 0x9E4ADDF8u, 0, 0x740EEF02);
+            for (int i = 0; i < 4; i++)
+                x[i] = _mm_loadu_si128((const __m128i *) (p + 16 * i));
+            x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128((int) crc));
+            for (p += 64, n -= 64; n >= 64; p += 64, n -= 64)
+                for (int i = 0; i < 4; i++)
+                    x[i] = crc_fold(x[i], k, _mm_loadu_si128((const __m128i *) (p + 16 * i)));
+            memcpy(words, x, 64);
+            c = 0;
+            for (int i = 0; i < 8; i++)
+                c = _mm_crc32_u64(c, words[i]);
         }
         for (; n >= 8; p += 8, n -= 8) {
             memcpy(&word, p, 8);
@@ -67,8 +67,8 @@ cdef extern from * nogil:
         return (uint32_t) c;
     }
 
-    /* `x`, each 128 bits of it moved on as far as `k` says, and `next`. */
-    CRC_AVX static inline __m512i crc_fold(__m512i x, __m512i k, __m512i next) {
+    /* The same for each 128 bits. */
+    CRC_AVX static inline __m512i crc_fold_wide(__m512i x, __m512i k, __m512i next) {
         return _mm512_ternarylogic_epi64(
             _mm512_clmulepi64_epi128(x, k, 0), _mm512_clmulepi64_epi128(x, k, 0x11), next, 0x96);
     }
@@ -81,13 +81,13 @@ cdef extern from * nogil:
         uint64_t words[8], last = 0;
         a = _mm512_xor_si512(a, _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, crc));
         for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
-            a = crc_fold(a, k, _mm512_loadu_si512(p));
-            b = crc_fold(b, k, _mm512_loadu_si512(p + 64));
-            c = crc_fold(c, k, _mm512_loadu_si512(p + 128));
-            d = crc_fold(d, k, _mm512_loadu_si512(p + 192));
+            a = crc_fold_wide(a, k, _mm512_loadu_si512(p));
+            b = crc_fold_wide(b, k, _mm512_loadu_si512(p + 64));
+            c = crc_fold_wide(c, k, _mm512_loadu_si512(p + 128));
+            d = crc_fold_wide(d, k, _mm512_loadu_si512(p + 192));
         }
         k = _mm512_set4_epi32(0, (int) 0x9E4ADDF8u, 0, 0x740EEF02);
-        a = crc_fold(crc_fold(crc_fold(a, k, b), k, c), k, d);
+        a = crc_fold_wide(crc_fold_wide(crc_fold_wide(a, k, b), k, c), k, d);
         _mm512_storeu_si512(words, a);
         for (int i = 0; i < 8; i++)
             last = _mm_crc32_u64(last, words[i]);
