@@ -42,12 +42,13 @@ def read(reader, first):
     return first
 
 def write(told):
+    parent = os.getppid()
     with ipc.new_stream(path, schema, append=True, dictionary_deltas=True, durable=False) as writer:
         number = 0
         if os.path.getsize(path):
             with suppress(ipc.TruncatedError):  # no schema yet
                 number = read(ipc.open_stream(path, follow=True, timeout=0), 0)
-        while True:
+        while os.getppid() == parent:  # which may be killed by its timeout
             writer.write(batch(number))
             os.write(told, struct.pack("<q", number))
             number += 1
