@@ -42,8 +42,8 @@ PEAK_MIB = 1024 + 1024 + 512
 SECONDS = 30
 #: Many batches, each of which is honest: their cost is what they hold.
 MANY = {"blocks of one batch", "blocks of one batch of text", "blocks of one compressed batch", "honest batches"}
-#: Too much for Spark itself: rows of one value of 200 MiB, which double as they grow, fill a heap of 1 GiB; and its plan
-#: compares each of 7,620 columns with each, which takes it 30 s (Java threads' stacks show no frame of ours).
+#: Too much for Spark itself: rows of one value of 200 MiB, which double as they grow, fill 1 GiB of heap, and its plan
+#: compares each of 7,620 columns with each, for 30 s (its threads' stacks have no frame of ours).
 TOO_MUCH = {"honest frames", "columns on one buffer"}
 OPENERS = {"": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
 
