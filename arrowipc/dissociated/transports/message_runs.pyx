@@ -44,8 +44,11 @@ cdef inline bint find_message(const uint8_t* at, const uint8_t* end, uint64_t nu
     if (left < HEADER or load_u64(at) != UNTAGGED or load_u64(at + 8) != 0 or at[HEADER] != 1
             or load_u32(at + HEADER + 1) != number):
         return False
-    size = load_i64(at + 16) - PREFIX
-    if size < 8 or size > most or size > left - HEADER:
+    size = load_i64(at + 16)
+    if size < 8 + PREFIX:
+        return False
+    size -= PREFIX
+    if size > most or size > left - HEADER:
         return False
     out.metadata, out.metadata_size = at + HEAD, size
     at += HEAD + size
