@@ -391,7 +391,7 @@ def main(directory: str, *given: str) -> None:
     memory.forget_peak()
     before = memory.resident()
     jobs = [(url, way, timeout, known) for url, timeout in urls for way in ways(url, timeout)]
-    with ThreadPoolExecutor(40) as pool:
+    with ThreadPoolExecutor(16) as pool:
         for line in pool.map(believe, jobs):
             print(json.dumps(line), flush=True)
     print(json.dumps({"mib": (memory.peak() - before) / MIB}))
