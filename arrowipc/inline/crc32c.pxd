@@ -97,6 +97,21 @@ cdef extern from * nogil:
     #include <arm_acle.h>
     #endif
 
+    /* a * b modulo the polynomial; x^0 is the highest bit. */
+    static uint32_t crc_times(uint32_t a, uint32_t b) {
+        uint32_t product = 0;
+        for (; a; a <<= 1, b = (b >> 1) ^ (b & 1 ? 0x82F63B78u : 0))
+            product ^= a >> 31 ? b : 0;
+        return product;
+    }
+
+    static uint32_t crc_power(int64_t n) {
+        uint32_t power = 0x80000000u, x = 0x00800000u;
+        for (; n; n >>= 1, x = crc_times(x, x))
+            power = n & 1 ? crc_times(power, x) : power;
+        return power;
+    }
+
     static uint32_t crc_next(uint32_t c, const uint8_t *p, int64_t n) {
     #if defined(__GNUC__) && defined(__x86_64__)
         if (n >= 512 && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f"))
@@ -120,4 +135,7 @@ cdef extern from * nogil:
     void crc_init()
     # The register after `n` more bytes; it begins as ~0, and the CRC is its complement.
     uint32_t crc_next(uint32_t register, const uint8_t* p, int64_t n)
+    # The register moves past `n` bytes of zeros when it is multiplied by crc_power(n).
+    uint32_t crc_power(int64_t n)
+    uint32_t crc_times(uint32_t a, uint32_t b)
     uint32_t crc_portable(uint32_t register, const uint8_t* p, int64_t n)

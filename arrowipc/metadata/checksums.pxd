@@ -33,9 +33,11 @@ cdef void put_hex(uint8_t* out, uint32_t number) noexcept nogil
 cdef uint32_t read_hex(const uint8_t* digits) noexcept nogil
 # Raises a FormatError if the checksum is not that of these bytes, or counts another message than `number` (-1: any).
 cdef int check_sum(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
-                   int64_t body_size, int64_t number) except -1
-cdef bint agrees(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
-                 int64_t body_size, uint32_t* crc) noexcept nogil
+                   int64_t body_size, int64_t number, bint use_threads) except -1
+# The CRC of a message that has such a checksum.
+cdef uint32_t message_crc(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
+                          int64_t body_size) noexcept nogil
+cdef bint says(const Checksum* checksum, uint32_t crc) noexcept nogil
 cdef bint counts(const Checksum* checksum, int64_t number) noexcept nogil
 cdef int64_t changed_byte(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
                           int64_t body_size) noexcept nogil

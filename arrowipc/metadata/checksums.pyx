@@ -1,13 +1,15 @@
 """Checksums of messages: what a writer notes in each, and what a reader compares; docs/format.md defines them."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free
 from libc.string cimport memcmp
 
-from arrowipc._core cimport Source
-from arrowipc.inline.crc32c cimport crc_init, crc_next, crc_portable
+from arrowipc._core cimport Jobs, Source, next_job
+from arrowipc.inline.crc32c cimport crc_init, crc_next, crc_portable, crc_power, crc_times
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_i64, fb_root, fb_string, fb_vector, fb_vector_table
 from arrowipc.inline.plan cimport Envelope
+from arrowipc.inline.room cimport new_zeros
 
 from arrowipc.arguments import check_choice
 from arrowipc.errors import FormatError
@@ -17,6 +19,8 @@ crc_init()
 cdef enum:
     KEY_SIZE = 17
     WORTH_RELEASING = 1 << 15   # bytes of a body
+    WORTH_THREADS = 1 << 22     # bytes of a body: waking a helper takes as long as a quarter of this
+    PIECE = 1 << 18             # bytes that a thread takes at once
     MOST_SEARCHED = 1 << 23     # bytes of a message in which a changed bit is looked for, which takes 10 ns each
     POLYNOMIAL = 0x82F63B78
 
@@ -109,20 +113,54 @@ cdef uint32_t read_hex(const uint8_t* digits) noexcept nogil:
     return number
 
 
+cdef class Pieces(Jobs):
+    """The CRC of a large body; a job is a piece of it."""
+    cdef const uint8_t* data
+    cdef int64_t size
+    cdef uint32_t* registers    # of each piece; they began as 0
+
+    def __dealloc__(self):
+        free(self.registers)
+
+    cdef int work(self) except -1:
+        cdef int64_t i
+        with nogil:
+            i = next_job(self)
+            while i < self.n_jobs:
+                self.registers[i] = crc_next(0, self.data + i * PIECE, min(<int64_t> PIECE, self.size - i * PIECE))
+                i = next_job(self)
+        return 0
+
+
+cdef uint32_t crc_shared(uint32_t register, const uint8_t* data, int64_t size) except? 0:
+    """The register after `data`, which several threads read."""
+    cdef Pieces pieces = Pieces()
+    cdef uint32_t power = crc_power(PIECE)
+    cdef int64_t i, last = (size - 1) // PIECE
+    pieces.data, pieces.size = data, size
+    pieces.registers = <uint32_t*> new_zeros(last + 1, sizeof(uint32_t))
+    pieces.start(last + 1)
+    pieces.run_all(True)
+    for i in range(last):
+        register = crc_times(register, power) ^ pieces.registers[i]
+    return crc_times(register, crc_power(size - last * PIECE)) ^ pieces.registers[last]
+
+
 cdef int check_sum(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
-                   int64_t body_size, int64_t number) except -1:
+                   int64_t body_size, int64_t number, bint use_threads) except -1:
     cdef const uint8_t* digits = checksum.text + SUM_DIGITS
     cdef uint32_t crc
     cdef int64_t at
-    cdef bint right
     if checksum.text == NULL:
         raise FormatError("its checksum has been damaged" if checksum.there else NONE)
     if body_size < WORTH_RELEASING:
-        right = agrees(checksum, head, head_size, body, body_size, &crc)
-    else:
+        crc = message_crc(checksum, head, head_size, body, body_size)
+    elif body_size < WORTH_THREADS or not use_threads:
         with nogil:
-            right = agrees(checksum, head, head_size, body, body_size, &crc)
-    if not right:
+            crc = message_crc(checksum, head, head_size, body, body_size)
+    else:
+        crc = ~crc_shared(crc_start(head, head_size, digits), body, body_size)
+    if not says(checksum, crc):
         with nogil:
             at = changed_byte(checksum, head, head_size, body, body_size)
         where = "" if at < 0 else (f": a bit of byte {at:,} of its metadata has changed" if at < head_size else
@@ -135,14 +173,16 @@ cdef int check_sum(const Checksum* checksum, const uint8_t* head, int64_t head_s
     return 0
 
 
-cdef bint agrees(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
-                 int64_t body_size, uint32_t* crc) noexcept nogil:
-    """Whether the checksum is that of these bytes, digit by digit; fills in their CRC."""
-    cdef const uint8_t* digits = checksum.text + SUM_DIGITS
+cdef uint32_t message_crc(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
+                          int64_t body_size) noexcept nogil:
+    return ~crc_next(crc_start(head, head_size, checksum.text + SUM_DIGITS), body, body_size)
+
+
+cdef bint says(const Checksum* checksum, uint32_t crc) noexcept nogil:
+    """Whether the checksum has this CRC, digit by digit."""
     cdef uint8_t[8] found
-    crc[0] = ~crc_next(crc_start(head, head_size, digits), body, body_size)
-    put_hex(found, crc[0])
-    return memcmp(found, digits, 8) == 0
+    put_hex(found, crc)
+    return memcmp(found, checksum.text + SUM_DIGITS, 8) == 0
 
 
 cdef bint counts(const Checksum* checksum, int64_t number) noexcept nogil:
@@ -157,7 +197,7 @@ cdef int64_t changed_byte(const Checksum* checksum, const uint8_t* head, int64_t
     """Which byte, counted through `head` and `body`, has one changed bit, if nothing else was changed; -1: none."""
     cdef const uint8_t* digits = checksum.text + SUM_DIGITS
     cdef uint32_t state = POLYNOMIAL
-    cdef uint32_t difference = ~read_hex(digits) ^ crc_next(crc_start(head, head_size, digits), body, body_size)
+    cdef uint32_t difference = read_hex(digits) ^ message_crc(checksum, head, head_size, body, body_size)
     cdef int64_t k, size = head_size + body_size
     if size > MOST_SEARCHED:
         return -1

@@ -5,13 +5,13 @@ The blocks are those of a file's footer, or of a stream's index.
 Columnar format, "IPC File Format". A driver asks where a block lies, brings its bytes, and gets a batch.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport (
     Columns, Memory, Plan, Source, limits_data, open_batch, open_message, raise_fault, read_pairs,
 )
 from arrowipc.metadata.checksums cimport (
-    VERIFY_ALL, VERIFY_NOTHING, VERIFY_THERE, Checksum, agrees, check_sum, find_checksum, verify_of,
+    VERIFY_ALL, VERIFY_NOTHING, VERIFY_THERE, Checksum, check_sum, find_checksum, message_crc, says, verify_of,
 )
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.fault cimport FAULT_FLATBUFFER, FAULT_MISSING, Fault, fail_in
@@ -255,7 +255,7 @@ cdef class BlockDecoder:
             find_checksum(&out.root, Message_custom_metadata, &checksum)
             check_sum(&checksum, out.root.base, out.root.size, data + block.metadata_length, block.body_length,
                       1 + blocks_before(&self.footer.batches, block.offset)
-                      + blocks_before(&self.footer.dictionaries, block.offset))
+                      + blocks_before(&self.footer.dictionaries, block.offset), self.decoder.use_threads)
         return 0
 
     cpdef add_up(self):
@@ -430,14 +430,14 @@ cdef class FileDecoder(BlockDecoder):
         """Compare the end of the file with its checksum; returns whether it has one. False where that may be a copy."""
         cdef Source footer = self.footer.source
         cdef Checksum end = self.checksum
-        cdef uint32_t crc
         end.text = NULL
         if self.checksum.text != NULL and tail.size == MARKER_SIZE + footer.size + TAIL_SIZE:
             end.text = tail.data + MARKER_SIZE + (self.checksum.text - footer.data)
         if self.verify == VERIFY_THERE and (
-                end.text == NULL or not agrees(&end, tail.data, tail.size, NULL, 0, &crc)):
+                end.text == NULL or not says(&end, message_crc(&end, tail.data, tail.size, NULL, 0))):
             return False
-        check_sum(&end, tail.data, tail.size, NULL, 0, 1 + self.footer.batches.count + self.footer.dictionaries.count)
+        check_sum(&end, tail.data, tail.size, NULL, 0, 1 + self.footer.batches.count + self.footer.dictionaries.count,
+                  False)
         return True
 
     cdef int check_head(self, Source head) except -1:
@@ -456,7 +456,7 @@ cdef class FileDecoder(BlockDecoder):
             self.verify = VERIFY_NOTHING    # what batches or the footer may have was copied from another file
             return 0
         self.verify = VERIFY_ALL
-        check_sum(&checksum, cut.metadata, cut.metadata_size, NULL, 0, 0)
+        check_sum(&checksum, cut.metadata, cut.metadata_size, NULL, 0, 0, False)
         if load_i64(head.data) != FILE_HEAD or cut.rest_size:
             raise FormatError("it is not the magic, two zeros and the Schema message")
         return 0
@@ -647,7 +647,7 @@ cdef class IndexedDecoder(BlockDecoder):
         """Return a decoder of some of the columns that this one reads; it has loaded no dictionaries yet."""
         cdef StreamDecoder stream = StreamDecoder.__new__(StreamDecoder)
         stream.decoder, stream.limits, stream.opened = self.decoder.part(columns), self.limits, True
-        stream.verify = self.verify
+        stream.verify, stream.use_threads = self.verify, self.decoder.use_threads
         stream.envelope.version = self.footer.version
         return IndexedDecoder(self.index, stream)
 

@@ -76,6 +76,7 @@ cdef class Framer:
     cdef const uint8_t* body
     cdef object body_owner
     cdef int verify                 # the checksums of messages, see `Verify`
+    cdef bint use_threads           # to verify large bodies
     cdef readonly bint has_sums     # the Schema message had one
     cdef readonly bint closed       # the last message was the one that closes a stream with checksums
 

@@ -7,7 +7,7 @@ the metadata's size as int32, the metadata, and `Message.bodyLength` bytes of bo
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -15,8 +15,8 @@ from arrowipc._core cimport (
     Memory, Source, export_bytes, limits_data, open_batch, open_message, raise_fault, read_pairs, window,
 )
 from arrowipc.metadata.checksums cimport (
-    VERIFY_ALL, VERIFY_THERE, Checksum, agrees, changed_byte, check_sum, closes_stream, counts, find_checksum, read_hex,
-    sign_alone, verify_of,
+    VERIFY_ALL, VERIFY_THERE, Checksum, changed_byte, check_sum, closes_stream, counts, find_checksum, message_crc,
+    read_hex, says, sign_alone, verify_of,
 )
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_parts, stored_size
 from arrowipc.inline.fault cimport Fault
@@ -393,17 +393,18 @@ cdef class Framer:
         `number`: of the message in its source, from 0; -1: nobody knows.
         """
         cdef Checksum checksum
-        cdef uint32_t crc
         find_checksum(&self.envelope.root, Message_custom_metadata, &checksum)
         if self.envelope.kind == MessageHeader_Schema:
             self.has_sums = checksum.there
         elif (self.verify == VERIFY_THERE and not self.has_sums and checksum.text != NULL
-              and agrees(&checksum, self.metadata, self.metadata_size, self.body, self.envelope.body_length, &crc)):
+              and says(&checksum, message_crc(&checksum, self.metadata, self.metadata_size, self.body,
+                                              self.envelope.body_length))):
             raise FormatError("its checksum is right, and the Schema message has none: that one has been damaged")
         if self.verify == VERIFY_ALL or self.verify == VERIFY_THERE and self.has_sums:
             if self.closed:
                 raise FormatError("it follows the message that closes the stream")
-            check_sum(&checksum, self.metadata, self.metadata_size, self.body, self.envelope.body_length, number)
+            check_sum(&checksum, self.metadata, self.metadata_size, self.body, self.envelope.body_length, number,
+                      self.use_threads)
         self.closed = closes_stream(&self.envelope, &checksum)
         return self.closed
 
@@ -854,7 +855,6 @@ cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* lim
     cdef CutMessage cut
     cdef Envelope message
     cdef Fault fault
-    cdef uint32_t crc
     cdef int64_t number = 0
     checksum.closes = False
     while cut_message(data, size, limits, &cut) == FRAME_MESSAGE:
@@ -863,7 +863,8 @@ cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* lim
             return False
         find_checksum(&message.root, Message_custom_metadata, &checksum)
         if (checksum.text == NULL or not counts(&checksum, number)
-                or not agrees(&checksum, cut.metadata, cut.metadata_size, cut.rest, message.body_length, &crc)):
+                or not says(&checksum, message_crc(&checksum, cut.metadata, cut.metadata_size, cut.rest,
+                                                   message.body_length))):
             return False
         number += 1
         data = cut.rest + message.body_length

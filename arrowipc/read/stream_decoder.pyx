@@ -87,7 +87,7 @@ verify=False)\n--\n\n
                  verify=False):
         if self.decoder is not None:
             raise UsageError("a decoder begins once: make another one")
-        self.verify = verify_of(verify)
+        self.verify, self.use_threads = verify_of(verify), use_threads
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
         self.limits = self.decoder.limits
         self.failure = None
@@ -335,7 +335,7 @@ def stream_of(data, columns, validate, limits, use_threads, ensure_native_endian
     cdef StreamDecoder stream = StreamDecoder.__new__(StreamDecoder)
     stream.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
     stream.limits = stream.decoder.limits
-    stream.verify = verify_of(verify)
+    stream.verify, stream.use_threads = verify_of(verify), use_threads
     stream.failure = None
     stream.chunk = Source.__new__(Source, data)     # a call would go through the type, in three times as long
     stream.last = True

@@ -138,7 +138,7 @@ def death(code: int | None) -> str:
     if code is None:
         return "stuck: it waits for something"
     if code == -signal.SIGPROF:
-        return f"hang: more than {SECONDS} s of processor time for one input"
+        return "hang: it takes more processor time than one input may"
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from helpers import forge
 
 #: Processor time of one input here; more is a hang. Growth of the process; more is a bomb.
-SECONDS, MEMORY = 0.5, 100 << 20
+SECONDS, MEMORY = 0.5, 32 << 20
 ROOT = forge.schema(forge.field("x", forge.INT32))
 BATCH = forge.batch(2, [(2, 0)], [b"", forge.i32(1, 2)])
 

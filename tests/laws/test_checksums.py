@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import randoms
@@ -81,6 +82,18 @@ def test_any_changed_bit_is_found_also_in_columns_that_are_not_read(kind, form, 
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
         assert found(changed, columns=columns), bit
+
+
+@pytest.mark.parametrize("rows", [33 << 15, (33 << 15) + 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_changed_bit_of_a_large_body_is_found_by_one_thread_and_by_several(kind, rows):
+    data = bytearray(written(kind, rows, {"number": np.arange(rows)}))
+    for use_threads in (True, False):
+        assert verified(data, use_threads=use_threads).num_rows == rows
+        for place in random.Random(7).sample(range(len(data) - 8), 8):
+            data[place] ^= 16
+            assert found(data, use_threads=use_threads), place
+            data[place] ^= 16
 
 
 def test_a_missing_repeated_or_swapped_message_is_found():
