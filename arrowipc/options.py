@@ -146,7 +146,7 @@ class DecodeOptions(Options):
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
-        Decompress and validate large bodies with several threads.
+        Decompress, validate and verify large bodies with several threads.
     ensure_native_endian : bool, default True
         Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
     verify : bool or None, default False

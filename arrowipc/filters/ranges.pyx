@@ -101,7 +101,7 @@ cdef void mark_numbers(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at
 
 
 cdef inline int compare_words(const uint8_t* a, int64_t n, const uint8_t* b, int64_t m) noexcept nogil:
-    cdef int found = memcmp(a, b, min(n, m))
+    cdef int found = memcmp(a, b, min(n, m)) if n and m else 0
     return found if found else (n > m) - (n < m)
 
 
