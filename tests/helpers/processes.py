@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def environment() -> dict[str, str]:

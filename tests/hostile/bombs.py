@@ -6,10 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import zstandard
-from helpers import forge
+from helpers import forge, optional
 from helpers.forge import Table, batch, dictionary, encoding, field, i8, i16, i32, i64, schema
 from tensors import sparse_forge
+
+zstandard = optional("zstandard")
 
 MIB = 1 << 20
 ZSTD = 1

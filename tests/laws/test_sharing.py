@@ -4,7 +4,6 @@ import gc
 import io
 import random
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrays, arrow_columns, scenarios
-from helpers.processes import rounds, run_python, together
+from helpers.processes import FREE_THREADED, rounds, run_python, together
 
 import arrowipc as ipc
 
@@ -383,7 +382,7 @@ print(sys._is_gil_enabled(), used)
 """
 
 
-@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this CPython has a GIL")
+@pytest.mark.skipif(not FREE_THREADED, reason="this CPython has a GIL")
 def test_the_gil_stays_off() -> None:
     """Neither the import nor any feature switches it on again."""
     done = run_python("import sys, arrowipc; print(sys._is_gil_enabled())", timeout=600)

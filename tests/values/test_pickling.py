@@ -50,10 +50,10 @@ def test_buffers_go_out_of_band_and_are_not_copied():
 
 
 def test_a_slice_takes_its_rows_and_a_few_hundred_bytes():
-    words = pa.array([f"word {i % 50_000}" for i in range(ROWS)])
-    whole = pa.record_batch(
-        {"x": np.arange(ROWS), "s": words, "d": words.dictionary_encode(), "v": words.cast("string_view")}
-    )
+    words = [f"word {i % 50_000}" for i in range(ROWS)]
+    texts = pa.array(words)
+    views = pa.array(words, pa.string_view())  # pyarrow 24 crashes where it hands over views that it cast
+    whole = pa.record_batch({"x": np.arange(ROWS), "s": texts, "d": texts.dictionary_encode(), "v": views})
     part = ipc.RecordBatch.from_arrow(whole).slice(777_777, 10)
     assert len(pickle.dumps(part)) < 10 * (8 + 12 + 12 + 16 + 16) + 900
     assert again(part) == part
