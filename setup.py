@@ -3,6 +3,7 @@
 Environment switches, each with its own directory of objects so that builds never mix:
 
 * ``ARROWIPC_SANITIZE=1``: AddressSanitizer and UBSan (``make sanitize`` runs the suite under them);
+  ``ARROWIPC_SANITIZE=thread``: ThreadSanitizer, for a free-threaded CPython that was built with it (docs/threads.md);
 * ``ARROWIPC_COVERAGE=1``: blocks of code and comparisons report to the fuzzer (``make fuzz``); such modules
   load under the fuzzer alone, which defines what they call;
 * ``ARROWIPC_TRACE=1``: line tracing for coverage and profilers, and the C macro ``ARROWIPC_TRACE``;
@@ -101,10 +102,11 @@ def switch(name: str) -> bool:
 
 
 SANITIZE = switch("ARROWIPC_SANITIZE")
+SANITIZERS = "thread" if os.environ.get("ARROWIPC_SANITIZE") == "thread" else "address,undefined"
 COVERAGE = switch("ARROWIPC_COVERAGE")
 TRACE = switch("ARROWIPC_TRACE")
 ANNOTATE = switch("ARROWIPC_ANNOTATE")
-SWITCHES = {"sanitize": SANITIZE, "coverage": COVERAGE, "trace": TRACE}
+SWITCHES = {"sanitize": SANITIZE, "thread": SANITIZERS == "thread", "coverage": COVERAGE, "trace": TRACE}
 VARIANT = "-".join(name for name, on in SWITCHES.items() if on) or "release"
 BUILD_BASE = Path("build") / VARIANT
 
@@ -123,7 +125,7 @@ def compiler_flags() -> tuple[list[str], list[str]]:
     ]
     link_args: list[str] = []
     if SANITIZE:
-        sanitizers = "-fsanitize=address,undefined"
+        sanitizers = f"-fsanitize={SANITIZERS}"
         # Lines of functions are enough for a report; all about variables takes a third of the compiler's time.
         compile_args += ["-g1", "-Og", "-fno-omit-frame-pointer"]
         compile_args += [sanitizers, "-fno-sanitize-recover=undefined"]

@@ -44,7 +44,7 @@ ALONE_FOLDERS = {
 ALONE_NAMES = {
     **dict.fromkeys(("run_python", "judged", "Popen", "subprocess", "fork", "kill"), "starts processes"),
     **dict.fromkeys(("together", "in_threads", "Thread"), "has threads of its own"),
-    **dict.fromkeys(("counts", "more_than", "peak", "resident", "addressed"), "counts what the process holds"),
+    **dict.fromkeys(("counts", "more_than", "peak", "resident", "addressed", "at_most"), "counts what a process holds"),
     **dict.fromkeys(("process_time", "perf_counter", "getrusage"), "measures time"),
     **dict.fromkeys(("chdir", "umask", "setrlimit", "setitimer", "settrace", "isenabled"), "changes the process"),
     **dict.fromkeys(("tmp_path", "folder", "monkeypatch"), "has one folder or one process for all threads"),

@@ -6,6 +6,7 @@ import contextlib
 import io
 import random
 import re
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,9 @@ _runner: list[asyncio.Runner] = []
 
 
 def run(doing: Coroutine[Any, Any, Any]) -> Any:
-    """Run in the one loop of this process, which costs less than a new one each time."""
+    """Run in the one loop of the main thread, which costs less than a new one each time."""
+    if threading.current_thread() is not threading.main_thread():
+        return asyncio.run(doing)
     if not _runner:
         _runner.append(asyncio.Runner())
         atexit.register(_runner[0].close)
