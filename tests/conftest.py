@@ -46,8 +46,12 @@ ALONE_NAMES = {
     **dict.fromkeys(("together", "in_threads", "Thread"), "has threads of its own"),
     **dict.fromkeys(("counts", "more_than", "peak", "resident", "addressed", "at_most"), "counts what a process holds"),
     **dict.fromkeys(("process_time", "perf_counter", "getrusage"), "measures time"),
-    **dict.fromkeys(("chdir", "umask", "setrlimit", "setitimer", "settrace", "isenabled"), "changes the process"),
-    **dict.fromkeys(("tmp_path", "folder", "monkeypatch"), "has one folder or one process for all threads"),
+    **dict.fromkeys(
+        ("chdir", "umask", "setrlimit", "setitimer", "seteuid", "settrace", "isenabled"), "changes the process"
+    ),
+    **dict.fromkeys(
+        ("tmp_path", "folder", "monkeypatch", "pipe_file"), "has one folder or one process for all threads"
+    ),
     **dict.fromkeys(("warns", "catch_warnings", "importorskip"), "changes which warnings are shown"),
 }
 

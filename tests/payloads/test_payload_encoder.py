@@ -177,7 +177,7 @@ EXPECTED = [2, 2, 5, 10]
     [
         EXPECTED,
         tuple(EXPECTED),
-        iter(EXPECTED),
+        pytest.param(iter(EXPECTED), marks=pytest.mark.thread_unsafe(reason="is read once")),
         *(np.array(EXPECTED, kind) for kind in ("i1", "u1", "<i2", ">i4", "<i8", ">u8", "<u4")),
         np.array([2, 0, 2, 0, 5, 0, 10, 0])[::2],
         array.array("l", EXPECTED),
