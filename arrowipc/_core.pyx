@@ -227,7 +227,7 @@ cdef class Jobs:
         """Do jobs until none is left or one failed."""
         fetch_add(&self.active, 1)
         try:
-            if self.taken < self.failed:
+            if fetch_add(&self.taken, 0) < self.failed:
                 self.work()
         finally:
             fetch_add(&self.active, -1)

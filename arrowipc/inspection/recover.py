@@ -436,7 +436,9 @@ class _InOrder(_Kept):
         assert schema is not None
         self.schema: Schema = schema
         self._keep()
-        self._ahead = source is not None and take_dictionaries(self._decoder, source, self.ledger.num_bytes, limits)
+        self._ahead: set[int] = set()
+        if source is not None:
+            self._ahead = take_dictionaries(self._decoder, source, self.ledger.num_bytes, limits)
 
     def _keep(self) -> None:
         """Count what was read so far as kept."""
@@ -447,7 +449,7 @@ class _InOrder(_Kept):
             try:
                 message = self._framer.next_message()
                 event = None
-                if message is not None and not (self._ahead and message.kind == "DictionaryBatch"):
+                if message is not None and self.ledger.num_bytes not in self._ahead:
                     event = self._decoder.decode_next(message)
             except FormatError as error:
                 self._lose(error, None)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc._core import Source
@@ -58,24 +57,28 @@ class Outline(NamedTuple):
     end: int
 
 
-def take_dictionaries(decoder: StreamDecoder, source: Source, at: int, limits: Limits | None) -> bool:
+def take_dictionaries(decoder: StreamDecoder, source: Source, at: int, limits: Limits | None) -> set[int]:
     """Decode the dictionaries of a file, whose messages begin at byte `at`, if its first batch comes before them.
 
-    That is legal in files, and polars writes all dictionaries behind the batches.
+    That is legal in files, and polars writes all dictionaries behind the batches. Returns where they begin, without
+    those that cannot be decoded: what is wrong with them is told where they stand.
     """
-    ahead: list[Message] = []
+    ahead: dict[int, Message] = {}
     batches = 0
     while found := find_message(source, at, there=True, limits=limits):
         if found[2].kind == "DictionaryBatch" and batches:
-            ahead.append(found[2])
+            ahead[found[0]] = found[2]
         elif found[2].kind != "RecordBatch":
             break
         batches += 1
         at = found[1]
-    with suppress(FormatError, UnsupportedError):  # told where it stands
-        for message in ahead:
+    for start, message in list(ahead.items()):
+        try:
             decoder.decode_next(message)
-    return bool(ahead)
+        except (FormatError, UnsupportedError):
+            del ahead[start]
+            decoder.go_on(False)
+    return set(ahead)
 
 
 def name_column(error: FormatError | UnsupportedError, message: Message, schema: Schema) -> None:
@@ -116,7 +119,7 @@ class Search:
         self._ledger = Ledger("file" if is_file else "stream")
         self._at = 0
         self._gap: _Gap | None = None
-        self._ahead = False  # the dictionaries of the file were decoded before its batches
+        self._ahead: set[int] = set()  # where dictionaries of the file begin that were decoded before its batches
         self._ended = False  # the last thing was an end-of-stream marker
         self._whole = not is_file  # what was read last ends as its kind should
         self._magic = 0  # where the next magic stands, as far as was searched
@@ -285,7 +288,7 @@ class Search:
         if message.kind == "Schema":
             self._begin(start, end, message)
             return
-        if self._ahead and message.kind == "DictionaryBatch":
+        if start in self._ahead:
             self._reach(start, False)
             self._at = end
             return
@@ -361,7 +364,8 @@ class Search:
         self.starts = [*self.starts, start][:2]
         self._reach(start, False)
         self._decoder, self._forgot = decoder, None
-        self._ahead = self._ledger.format == "file" and take_dictionaries(decoder, self._source, end, self._limits)
+        if self._ledger.format == "file":
+            self._ahead = take_dictionaries(decoder, self._source, end, self._limits)
         self._at = end
 
     def _pass_stream(self, start: int, end: int) -> None:

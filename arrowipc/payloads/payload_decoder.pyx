@@ -28,8 +28,8 @@ from arrowipc.metadata.schema_reader cimport plan_schema, plans_equal, project, 
 from arrowipc.payloads.cells cimport Cell, Cells, array_over, cells_from, raise_cell_fault
 from arrowipc.payloads.dictionaries cimport LoopDictionaries, OutputDictionaries, new_loop, new_output
 from arrowipc.payloads.schema_mapping cimport (
-    Made, SchemaMapping, absent_mapping, body_allowance, find_mapping, may_make, new_made, piece_bytes, plain_schema,
-    raise_mapping_fault,
+    FAULT_BLANKS, Made, SchemaMapping, absent_mapping, body_allowance, find_mapping, may_make, new_made, piece_bytes,
+    plain_schema,
 )
 from arrowipc.read.decoders cimport Decoder, Dictionary, TakenDictionary, decode_batch_into
 from arrowipc.read.decompress cimport (
@@ -85,6 +85,7 @@ cdef enum:
     STEP = 1 << 10             # cells between two looks at signals
     MOST_MAPPINGS = 64         # schemas that are recognised by their bytes
     MOST_FAILURES = 10         # errors that a result keeps; more are only counted
+    NULL_BYTES = 64            # of each field of a row of nulls, which count for nothing; only a fixed width takes more
     WORTH_RELEASING = 1 << 14  # bytes: appending fewer takes less time than giving the GIL away and taking it back
 
 cdef const uint8_t* MAGIC = <const uint8_t*> b"ARROW1"
@@ -494,6 +495,7 @@ cdef class PayloadDecoder:
     cdef int append_null(self) except -1:
         """One row of nulls; before there is a schema, the promise of one."""
         cdef Fault fault
+        cdef int64_t usual, left
         self.rows += 1
         self.payloads += 1
         if self.out is None:
@@ -502,8 +504,14 @@ cdef class PayloadDecoder:
         if self.blank is None:
             self.blank = absent_mapping(self.out)
             self.blank.decoded.d.length = 1
-        if self.blank.spread(&self.blank.decoded.d, INT64_MAX, &fault) < 0:
-            raise_mapping_fault(&fault, self.out)
+        usual = NULL_BYTES * self.out.d.n_fields
+        left = min(may_make(self.made, 0), INT64_MAX - usual)
+        if self.blank.spread(&self.blank.decoded.d, left + usual, &fault) < 0:
+            if fault.code == FAULT_BLANKS:
+                raise LimitError("a row of nulls in the place of a broken cell would be more bytes than payloads may "
+                                 "become (Limits.decompressed_ratio and payload_slack)")
+            raise_fault(&fault, self.out)
+        self.made.bytes += max(piece_bytes(&self.blank.piece.d) - usual, 0)
         if self.builder.append_data(&self.blank.piece.d, NULL, NULL, &fault) < 0:
             raise_fault(&fault, self.out)
         self.builder.save()

@@ -72,8 +72,9 @@ cdef class Proof(Jobs):
             f = next_job(self)
             while f < self.failed and check_field(&self.columns.d, <int32_t> f, self.lengths, self.level, &fault) == 0:
                 f = next_job(self)
-        if f < self.failed:
-            self.failed, self.fault = f, fault
+        with cython.critical_section(self):
+            if f < self.failed:
+                self.failed, self.fault = f, fault
         return 0
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from columns.broken import forged
-from helpers import forge, optional
+from helpers import forge, memory, optional
 from helpers.arrays import pyarrow_bytes
 
 import arrowipc as ipc
-from arrowipc.types import field, int64, null, struct
+from arrowipc.types import field, int64, list_, null, struct
 
 pl = optional("polars")
 
@@ -241,6 +241,15 @@ def test_null_rows_make_all_columns_nullable():
     schema = ipc.Schema([field("x", int64(), nullable=False)])
     decoded = ipc.decode_payloads([ONE], schema=schema, on_error="null")
     assert [one.nullable for one in decoded.batch.schema.fields] == [True]
+
+
+@pytest.mark.parametrize(("width", "cells"), [(1 << 25, 1), (1 << 17, 200)])
+def test_rows_of_nulls_count_as_what_payloads_become(width, cells):
+    schema = ipc.Schema([field("x", list_(int64(), width))])
+    with memory.at_most(200 << 20), pytest.raises(ipc.LimitError, match="a row of nulls in the place of a broken cell"):
+        ipc.decode_payloads([b"?"] * cells, schema=schema, on_error="null")
+    more = ipc.Limits(payload_slack=1 << 30)
+    assert ipc.decode_payloads([b"?"], schema=schema, on_error="null", limits=more).num_failed == 1
 
 
 def test_the_parent_index_counts_cells_of_the_whole_column():
