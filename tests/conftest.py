@@ -1,6 +1,7 @@
 """What pytest needs before any test: the hypothesis profile and where the golden data is."""
 
 import gc
+import inspect
 import os
 import warnings
 from collections.abc import Callable
@@ -83,7 +84,7 @@ def names_used(function: Callable[..., Any]) -> set[str]:
         seen.add(code)
         found.update(code.co_names)
         codes += [(each, known) for each in code.co_consts if isinstance(each, CodeType)]
-        for called in [known.get(name) for name in code.co_names]:
+        for called in [inspect.unwrap(known[name]) for name in code.co_names if callable(known.get(name))]:
             if isinstance(called, FunctionType) and Path(called.__code__.co_filename).is_relative_to(TESTS):
                 codes.append((called.__code__, called.__globals__))
     return found
