@@ -19,7 +19,7 @@ crc_init()
 cdef enum:
     KEY_SIZE = 17
     WORTH_RELEASING = 1 << 15   # bytes of a body
-    WORTH_THREADS = 1 << 22     # bytes of a body: waking a helper takes as long as a quarter of this
+    WORTH_THREADS = 1 << 23     # bytes of a body: waking a helper takes as long as a quarter of this
     PIECE = 1 << 18             # bytes that a thread takes at once
     MOST_SEARCHED = 1 << 23     # bytes of a message in which a changed bit is looked for, which takes 10 ns each
     POLYNOMIAL = 0x82F63B78
