@@ -21,6 +21,8 @@ from measuring.race import Runs, question, size
 import arrowipc
 
 ROWS = size(200_000, 100)
+#: Pieces of work of a thread: starting one takes as long as some pieces.
+AGAIN = size(20, 1)
 
 
 def batch(rows: int) -> pa.RecordBatch:
@@ -68,11 +70,11 @@ WORK: dict[str, Callable[[], Runs]] = {
 }
 
 
-@question("in threads at once: {what}", "pyarrow, arrowipc", unit="piece of work", per="threads")
+@question("in threads at once: {what}", "pyarrow, arrowipc", unit="piece of work")
 @pytest.mark.parametrize("what", WORK)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_threads(threads: int, what: str) -> Runs:
+def test_threads(threads: int, what: str) -> tuple[Runs, int]:
     def run(work: Callable[[], Any]) -> int:
-        return len(processes.in_threads(lambda _: work(), range(threads)))
+        return len(processes.in_threads(lambda _: [work() for _ in range(AGAIN)], range(threads)))
 
-    return {peer: partial(run, work) for peer, work in WORK[what]().items()}
+    return {peer: partial(run, work) for peer, work in WORK[what]().items()}, AGAIN * threads
