@@ -109,6 +109,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"nothing was checked: {error}", file=sys.stderr)
         return 2
     print("\n".join(lines(results, given.only, given.strict)))
+    if given.side == "server" and any(each.number == 1 and "numbers none" in each.came for each in results):
+        print("it sent nothing: --ident names a stream that it has")
     return 1 if missed(results, given.strict) else 0
 
 
