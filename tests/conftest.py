@@ -42,18 +42,19 @@ ALONE_FOLDERS = {
     "project": "reads and builds the project",
     **dict.fromkeys(("aio", "checklist"), "has an event loop, one for all that it shares"),
 }
+#: Names that a test uses, and why that cannot be in several threads at once.
 ALONE_NAMES = {
-    **dict.fromkeys(("run_python", "judged", "Popen", "subprocess", "fork", "kill"), "starts processes"),
-    **dict.fromkeys(("together", "in_threads", "Thread"), "has threads of its own"),
-    **dict.fromkeys(("counts", "more_than", "peak", "resident", "addressed", "at_most"), "counts what a process holds"),
-    **dict.fromkeys(("process_time", "perf_counter", "getrusage"), "measures time"),
-    **dict.fromkeys(
-        ("chdir", "umask", "setrlimit", "setitimer", "seteuid", "settrace", "isenabled"), "changes the process"
-    ),
-    **dict.fromkeys(
-        ("tmp_path", "folder", "monkeypatch", "pipe_file"), "has one folder or one process for all threads"
-    ),
-    **dict.fromkeys(("warns", "catch_warnings", "importorskip"), "changes which warnings are shown"),
+    name: reason
+    for reason, names in {
+        "starts processes": "run_python judged Popen subprocess fork kill",
+        "has threads of its own": "together in_threads Thread",
+        "counts what a process holds": "counts more_than peak resident addressed at_most live_objects",
+        "measures time": "process_time perf_counter getrusage",
+        "changes the process": "chdir umask setrlimit setitimer seteuid settrace isenabled",
+        "has one folder or one process for all threads": "tmp_path folder monkeypatch pipe_file",
+        "changes which warnings are shown": "warns catch_warnings importorskip",
+    }.items()
+    for name in names.split()
 }
 
 

@@ -330,6 +330,7 @@ def test_a_schema_must_be_of_a_struct() -> None:
         batch_from(pa.array([1]))
 
 
+@pytest.mark.thread_unsafe(reason="asks which schemas are remembered")
 def test_equal_schemas_are_one_object_and_others_are_not() -> None:
     def table(name: str = "a", kind: Any = None, nullable: bool = True, field: Any = None, whole: Any = None) -> Any:
         first = pa.field(name, kind or pa.int32(), nullable, field)
