@@ -29,12 +29,16 @@ cdef class Recent:
     cdef Py_ssize_t oldest
     cdef int64_t bytes
     cdef int64_t most_bytes
+    cdef list slots                     # without a GIL: one for each slot of threads; None in these
 
     cdef int forget(self) except -1
     # The last one again, or any of a mark; None: there is none. Without `matches` the mark alone decides.
     cdef object again(self, const void* wanted, matches_t matches)
     cdef object find(self, uint64_t mark, const void* wanted=*, matches_t matches=*)
     cdef int keep(self, object thing, uint64_t mark, int64_t size=*) except -1
+    cdef object last_again(self, const void* wanted, matches_t matches)
+    cdef object find_own(self, uint64_t mark, const void* wanted, matches_t matches)
+    cdef int keep_own(self, object thing, uint64_t mark, int64_t size) except -1
 
 
 cdef inline uint64_t identity(object key) noexcept:

@@ -20,7 +20,10 @@ from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, width_of
 from arrowipc.inline.loads cimport bitmap_bytes, count_bits, inside, load_i64, load_u64, mul_overflows, round_up
 from arrowipc.inline.plan cimport *
-from arrowipc.inline.threads cimport Guard, count_up, fetch_add, hold, let_go, short_sleep
+from arrowipc.inline.threads cimport (
+    FREE_THREADED, THREAD_SLOTS, Guard, Tally, count_up, fetch_add, hold, let_go, short_sleep, tally_sum, tally_up,
+    thread_slot,
+)
 
 from arrowipc.arguments import instance_of
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column
@@ -144,11 +147,15 @@ cdef list recents = []
 cdef class Recent:
     """The last things that were made, each under a mark, so that they are found instead of being made again.
 
-    At most `most` are kept, `MOST_RECENT` at most, and `most_bytes` of the sizes that are given with them.
+    At most `most` are kept, `MOST_RECENT` at most, and `most_bytes` of the sizes that are given with them. Without a
+    GIL, each slot of threads has its own: what is found is referred to all the time.
     """
 
-    def __cinit__(self, Py_ssize_t most, int64_t most_bytes=INT64_MAX):
+    def __cinit__(self, Py_ssize_t most, int64_t most_bytes=INT64_MAX, bint shared=True):
+        cdef int i
         self.things = []
+        if FREE_THREADED and shared:
+            self.slots = [Recent(most, most_bytes, False) for i in range(THREAD_SLOTS)]
         self.most = min(most, <Py_ssize_t> MOST_RECENT)
         self.most_bytes = most_bytes
         recents.append(self)
@@ -159,13 +166,22 @@ cdef class Recent:
         self.bytes = self.oldest = 0
         return 0
 
-    @cython.critical_section
     cdef object again(self, const void* wanted, matches_t matches):
+        return own(self).last_again(wanted, matches)
+
+    cdef object find(self, uint64_t mark, const void* wanted=NULL, matches_t matches=NULL):
+        return own(self).find_own(mark, wanted, matches)
+
+    cdef int keep(self, object thing, uint64_t mark, int64_t size=0) except -1:
+        return own(self).keep_own(thing, mark, size)
+
+    @cython.critical_section
+    cdef object last_again(self, const void* wanted, matches_t matches):
         last = self.last
         return last if last is not None and matches(last, wanted) else None
 
     @cython.critical_section
-    cdef object find(self, uint64_t mark, const void* wanted=NULL, matches_t matches=NULL):
+    cdef object find_own(self, uint64_t mark, const void* wanted, matches_t matches):
         cdef list things = self.things      # `matches` may run Python, and others keep things meanwhile
         cdef Py_ssize_t i
         for i in range(len(things)):
@@ -177,7 +193,7 @@ cdef class Recent:
         return None
 
     @cython.critical_section
-    cdef int keep(self, object thing, uint64_t mark, int64_t size=0) except -1:
+    cdef int keep_own(self, object thing, uint64_t mark, int64_t size) except -1:
         cdef Py_ssize_t place = len(self.things)
         if size > self.most_bytes - self.bytes:
             self.forget()
@@ -206,6 +222,11 @@ cdef class Recent:
     def put(self, key, value):
         """Keep a value for a key."""
         self.keep((key, value), <uint64_t> <Py_ssize_t> hash(key))
+
+
+cdef inline Recent own(Recent recent):
+    """What the threads of this slot share."""
+    return <Recent> recent.slots[thread_slot()] if FREE_THREADED else recent
 
 
 cdef bint is_pair_of(object thing, const void* wanted) except -1:
@@ -253,13 +274,12 @@ cdef class Jobs:
 # -- memory and its owners -----------------------------------------------------------------------------------
 
 # Live owners of memory: a test reads them to see that every path lets go of what it held.
-cdef int64_t live_sources = 0
-cdef int64_t live_memory = 0
+cdef Tally live_sources, live_memory
 
 
 def live_objects():
     """Count the live `Source` and `Memory` objects: a seam for leak tests."""
-    return {"sources": live_sources, "memory": live_memory}
+    return {"sources": tally_sum(&live_sources), "memory": tally_sum(&live_memory)}
 
 
 cdef int export_bytes(object exporter, Py_buffer* view, const uint8_t* data, int64_t size, bint writable,
@@ -279,7 +299,7 @@ cdef class Source:
         self.held = True
         self.data = <const uint8_t*> self.view.buf
         self.size = self.view.len
-        count_up(&live_sources, 1)
+        tally_up(&live_sources, 1)
 
     def bytes(self, int64_t start, int64_t length):
         """A copy of some of the bytes."""
@@ -299,19 +319,19 @@ cdef class Source:
     def __dealloc__(self):
         if self.held:
             PyBuffer_Release(&self.view)
-            count_up(&live_sources, -1)
+            tally_up(&live_sources, -1)
 
 
 cdef class Memory:
     """A 64-byte aligned block that grows until something exports it."""
 
     def __cinit__(self, int64_t capacity=0):
-        count_up(&live_memory, 1)
+        tally_up(&live_memory, 1)
         if capacity:
             self.reserve(capacity)
 
     def __dealloc__(self):
-        count_up(&live_memory, -1)
+        tally_up(&live_memory, -1)
         give_block(self.data, self.capacity)
 
     cdef int reserve(self, int64_t capacity) except -1:

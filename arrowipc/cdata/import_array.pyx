@@ -26,7 +26,7 @@ from arrowipc.inline.plan cimport (
     FIELD_ENCODED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VIEW, LEVEL_NONE, Extent, FieldPlan,
     LimitsData, Node, ViewRange,
 )
-from arrowipc.inline.threads cimport count_up
+from arrowipc.inline.threads cimport Tally, tally_sum, tally_up
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
 from arrowipc.read.decompress cimport normalise
 from arrowipc.read.validate cimport validate as prove
@@ -251,16 +251,16 @@ cdef bytes copy_metadata(const char* encoded, list path):
 # -- owners of producers' memory -----------------------------------------------------------------------------
 
 
-cdef int64_t live = 0
+cdef Tally live
 
 
 def live_imports():
     """Count the owners of producers' arrays and streams that are not released yet: a seam for leak tests."""
-    return live
+    return tally_sum(&live)
 
 
 cdef void count_live(int64_t change) noexcept:
-    count_up(&live, change)
+    tally_up(&live, change)
 
 
 cdef class ArrayOwner:

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 cdef extern from *:
     """
     #include <Python.h>
+    #include <stdint.h>
     #ifdef Py_GIL_DISABLED
     #define ARROWIPC_FREE_THREADED 1
     typedef PyMutex arrowipc_guard;
@@ -12,6 +13,14 @@ cdef extern from *:
     #define arrowipc_let_go(guard) PyMutex_Unlock(guard)
     #define arrowipc_count(counter, by) __atomic_add_fetch(counter, by, __ATOMIC_RELAXED)
     #define arrowipc_in_order() __atomic_thread_fence(__ATOMIC_ACQ_REL)
+    #define ARROWIPC_SLOTS 16
+    static int arrowipc_threads;
+    static _Thread_local int arrowipc_own = -1;
+    static inline int arrowipc_slot(void) {
+        if (arrowipc_own < 0)
+            arrowipc_own = (int) ((unsigned) __atomic_fetch_add(&arrowipc_threads, 1, __ATOMIC_RELAXED) % ARROWIPC_SLOTS);
+        return arrowipc_own;
+    }
     #else
     #define ARROWIPC_FREE_THREADED 0
     typedef char arrowipc_guard;
@@ -19,7 +28,18 @@ cdef extern from *:
     #define arrowipc_let_go(guard) (void) (guard)
     #define arrowipc_count(counter, by) (*(counter) += (by))
     #define arrowipc_in_order() (void) 0
+    #define ARROWIPC_SLOTS 1
+    #define arrowipc_slot() 0
     #endif
+    /* A cache line each. */
+    typedef struct { int64_t parts[ARROWIPC_SLOTS][8]; } arrowipc_tally;
+    #define arrowipc_tally_up(tally, by) arrowipc_count(&(tally)->parts[arrowipc_slot()][0], by)
+    static inline int64_t arrowipc_tally_sum(arrowipc_tally *tally) {
+        int64_t sum = 0;
+        for (int i = 0; i < ARROWIPC_SLOTS; i++)
+            sum += arrowipc_count(&tally->parts[i][0], 0);
+        return sum;
+    }
     """
     const bint FREE_THREADED "ARROWIPC_FREE_THREADED"
     # A lock of data in C that need the GIL otherwise, where they are zero at the beginning; held for moments only. For
@@ -30,6 +50,15 @@ cdef extern from *:
     void let_go "arrowipc_let_go"(Guard* guard) noexcept
     # Add to a number that the GIL guards otherwise; returns the sum.
     int64_t count_up "arrowipc_count"(int64_t* counter, int64_t by) noexcept
+    # Threads that change the same memory wait for each other's processor. So each has a slot, which few others have,
+    # and what all of them change all the time has a part for each slot.
+    enum:
+        THREAD_SLOTS "ARROWIPC_SLOTS"
+    int thread_slot "arrowipc_slot"() noexcept
+    ctypedef struct Tally "arrowipc_tally":
+        pass
+    int64_t tally_up "arrowipc_tally_up"(Tally* tally, int64_t by) noexcept
+    int64_t tally_sum "arrowipc_tally_sum"(Tally* tally) noexcept
     # For readers that take no lock: between what is stored and the attribute or global that shows it to other threads;
     # and, where one of several globals tells about the others, between reading that one and the others.
     void in_order "arrowipc_in_order"() noexcept

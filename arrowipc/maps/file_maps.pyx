@@ -9,7 +9,7 @@ from posix.mman cimport MADV_DONTNEED, MAP_FAILED, MAP_SHARED, PROT_READ, madvis
 import os
 
 from arrowipc._core cimport Source, export_bytes
-from arrowipc.inline.threads cimport Guard, count_up, hold, let_go
+from arrowipc.inline.threads cimport Guard, Tally, hold, let_go, tally_sum, tally_up
 
 cdef extern from * nogil:
     """
@@ -36,13 +36,13 @@ cdef enum:
     LOOK = 1 << 24              # bytes after which the memory of files is looked at
     RUN = 1 << 20               # bytes whose pages are let go of together: a call for each small batch costs more
 
-cdef int64_t live_maps = 0
+cdef Tally live_maps
 cdef int64_t most_resident = 96 << 20   # bytes of files that the process may have in memory before pages are let go of
 
 
 def count_maps():
     """Count the live maps: a seam for leak tests."""
-    return live_maps
+    return tally_sum(&live_maps)
 
 
 def keep_resident(int64_t most):
@@ -63,20 +63,20 @@ cdef class FileMap:
         cdef int64_t size = os.fstat(descriptor).st_size
         cdef void* data = MAP_FAILED
         cdef int code = ENOMEM
-        if live_maps < MOST_MAPS:
+        if tally_sum(&live_maps) < MOST_MAPS:
             data = mmap(NULL, size, PROT_READ, MAP_SHARED, descriptor, 0)
             code = errno
         if data == MAP_FAILED:
             raise OSError(code, os.strerror(code))
         self.data, self.size = data, size
-        count_up(&live_maps, 1)
+        tally_up(&live_maps, 1)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         export_bytes(self, view, <const uint8_t*> self.data, self.size, False, flags)
 
     def __dealloc__(self):
         if self.data != NULL:
-            count_up(&live_maps, -1)
+            tally_up(&live_maps, -1)
             with nogil:
                 munmap(self.data, self.size)
 
