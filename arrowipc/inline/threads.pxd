@@ -14,11 +14,11 @@ cdef extern from *:
     #define arrowipc_count(counter, by) __atomic_add_fetch(counter, by, __ATOMIC_RELAXED)
     #define arrowipc_in_order() __atomic_thread_fence(__ATOMIC_ACQ_REL)
     #define ARROWIPC_SLOTS 16
-    static int arrowipc_threads;
+    static unsigned arrowipc_threads;
     static _Thread_local int arrowipc_own = -1;
     static inline int arrowipc_slot(void) {
         if (arrowipc_own < 0)
-            arrowipc_own = (int) ((unsigned) __atomic_fetch_add(&arrowipc_threads, 1, __ATOMIC_RELAXED) % ARROWIPC_SLOTS);
+            arrowipc_own = (int) (__atomic_fetch_add(&arrowipc_threads, 1, __ATOMIC_RELAXED) % ARROWIPC_SLOTS);
         return arrowipc_own;
     }
     #else
