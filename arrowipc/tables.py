@@ -6,13 +6,21 @@ With the functions that make arrays, columns, batches and tables, under pyarrow'
 from __future__ import annotations
 
 from _collections_abc import Mapping  # see arguments.py
+from itertools import accumulate
 
-from arrowipc.arguments import columns_of, instance_of, integer_of, items_of
+from arrowipc.arguments import instance_of, integer_of, items_of
 from arrowipc.columns.array import Array, clip, is_conditions, is_foreign, is_integer, is_mask, mask_of
 from arrowipc.columns.column import Column
-from arrowipc.columns.record_batch import RecordBatch, batches_to_pydict, concat_batches, names_columns
+from arrowipc.columns.record_batch import (
+    RecordBatch,
+    batch_of,
+    batches_to_pydict,
+    concat_batches,
+    names_columns,
+    select_each,
+)
 from arrowipc.columns.tabular import Tabular
-from arrowipc.datatypes import Struct, own
+from arrowipc.datatypes import Struct
 from arrowipc.errors import NotFoundError, UnsupportedError, UsageError
 from arrowipc.schemas import Field, Schema
 from arrowipc.types import as_schema, as_type, field as make_field
@@ -84,7 +92,8 @@ class ChunkedArray(Column):
             kind = made[0].type
         if kind is None:
             raise UsageError("ChunkedArray: without chunks a type is needed")
-        self.field = made[0].field if made else make_field("", kind)
+        field = made[0].field if made else make_field("", kind)
+        self.field = field if field.nullable else field.with_nullable(any(chunk.null_count for chunk in made))
         self.chunks = made
 
     @classmethod
@@ -140,15 +149,13 @@ class ChunkedArray(Column):
             return self.slice(start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
         if not is_integer(i):
             return self.filter(i) if is_mask(i) else self.take(i)
-        position, length = integer_of("index", i), len(self)
-        if not -length <= position < length:
-            raise IndexError(f"index {position} is out of range: the column has {length} elements")
-        position %= length
-        for chunk in self.chunks:
-            if position < len(chunk):
-                break
-            position -= len(chunk)
-        return chunk[position]
+        position = integer_of("index", i)
+        left = position if position >= 0 else position + len(self)
+        for chunk in self.chunks if left >= 0 else ():
+            if left < len(chunk):
+                return chunk[left]
+            left -= len(chunk)
+        raise IndexError(f"index {position} is out of range: the column has {len(self)} elements")
 
     def __iter__(self) -> Iterator[Any]:
         for chunk in self.chunks:
@@ -189,6 +196,11 @@ class ChunkedArray(Column):
         """Return a column of what `change` makes of each chunk."""
         chunks = [change(chunk) for chunk in self.chunks or [self.combine()]]
         return self._of(chunks[0].field, chunks)
+
+    def _cut(self, array: Array) -> ChunkedArray:
+        """Return an array of as many elements in chunks of the same lengths."""
+        ends = list(accumulate(map(len, self.chunks)))
+        return self._of(array.field, [array[start:end] for start, end in zip([0, *ends], ends, strict=False)])
 
     def to_numpy(self, copy: bool = True) -> npt.NDArray[Any]:
         """Return the elements as one NumPy array; see :meth:`Array.to_numpy`. Only one chunk can be a view."""
@@ -247,11 +259,13 @@ def slice_pieces(pieces: list[Any], offset: SupportsIndex, length: SupportsIndex
     at, left = clip(offset, length, sum(map(len, pieces)))
     found = []
     for piece in pieces:
-        part = piece.slice(at, left)
-        at = max(at - len(piece), 0)
-        left -= len(part)
-        if len(part):
-            found.append(part)
+        if not left:
+            break
+        count = len(piece)
+        if at < count:
+            found.append(piece.slice(at, left) if at or count > left else piece)
+            left -= min(count - at, left)
+        at = max(at - count, 0)
     return found
 
 
@@ -309,6 +323,14 @@ class Table(Tabular):
             instance_of(f"Table: batch {position}", batch, RecordBatch)
             if batch.schema is not schema and not schema.equals(batch.schema):
                 raise UsageError(f"Table: batch {position} {difference(schema, batch.schema)}")
+
+    @classmethod
+    def _known(cls, schema: Schema, batches: list[RecordBatch]) -> Table:
+        """Batches that are known to be of the schema."""
+        self = cls.__new__(cls)
+        self.schema = schema
+        self.batches = batches
+        return self
 
     @classmethod
     def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
@@ -387,13 +409,13 @@ class Table(Tabular):
 
     def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> Table:
         """Return rows ``[offset, offset + length)`` without copying; rows past the end are left out."""
-        return Table(self.schema, slice_pieces(self.batches, offset, length))
+        return self._known(self.schema, slice_pieces(self.batches, offset, length))
 
     def take(self, indices: Any) -> Table:
         """Return rows in any order and number, as one batch; see :meth:`arrowipc.RecordBatch.take`."""
         from arrowipc.values.row_reader import take_across
 
-        return Table(self.schema, take_across(self.batches, indices))
+        return self._known(self.schema, take_across(self.batches, indices))
 
     def filter(self, mask: Any) -> Table:
         """Return the rows where `mask` is true; see :meth:`arrowipc.RecordBatch.filter`."""
@@ -405,25 +427,13 @@ class Table(Tabular):
 
     def select(self, columns: Iterable[str | int] | str | int) -> Table:
         """Return some columns, without copying; see :meth:`arrowipc.RecordBatch.select`."""
-        wanted = columns_of(columns)
-        return self._of(lambda batch: batch.select(wanted))
+        return self._like(select_each(self._at_least_one(), columns))
 
     def add_column(self, i: SupportsIndex, field: Any, values: Any) -> Table:
         """Return the table with one more column before column `i`; see :meth:`arrowipc.RecordBatch.append_column`."""
-        from arrowipc.values.from_python import build_array
+        from arrowipc.values.from_python import add_to_each
 
-        if isinstance(field, str):
-            array = build_array(values)
-        else:
-            field = instance_of("field", own(field, Field), Field)
-            array = build_array(values, field.type)
-        if len(array) != self.num_rows:
-            raise UsageError(f"expected {self.num_rows:,} values, as there are rows, found {len(array):,}")
-        at, found = 0, []
-        for batch in self._at_least_one():
-            found.append(batch.add_column(i, field, array.slice(at, batch.num_rows)))
-            at += batch.num_rows
-        return Table(found[0].schema, found if self.batches else ())
+        return self._like(add_to_each(self._at_least_one(), i, field, values))
 
     def iter_rows(self, *, named: bool = False, extensions: Extensions = False) -> Iterator[Any]:
         """Iterate over the rows, as tuples or (`named`) dicts; see :meth:`arrowipc.RecordBatch.iter_rows`."""
@@ -432,12 +442,15 @@ class Table(Tabular):
 
     def _of(self, change: Callable[[RecordBatch], RecordBatch]) -> Table:
         """Return a table with the same change made to each batch."""
-        found = [change(batch) for batch in self._at_least_one()]
-        return Table(found[0].schema, found if self.batches else ())
+        return self._like([change(batch) for batch in self._at_least_one()])
+
+    def _like(self, changed: list[RecordBatch]) -> Table:
+        """Return a table of what became of `_at_least_one`."""
+        return self._known(changed[0].schema, changed if self.batches else [])
 
     def _with_schema(self, schema: Schema) -> Table:
         """Return the same columns, described by a schema of the same types."""
-        return Table(schema, [batch._with_schema(schema) for batch in self.batches])
+        return self._known(schema, [batch._with_schema(schema) for batch in self.batches])
 
     @classmethod
     def _of_batch(cls, batch: RecordBatch) -> Table:
@@ -471,10 +484,15 @@ class Table(Tabular):
         return stream_from(Table(self.schema, self.to_batches(max_chunksize)))
 
     def flatten(self) -> Table:
-        """Return one batch of the rows, with a column ``column.member`` for each member of columns of structs."""
-        columns = [part for column in self.itercolumns() for part in column.flatten()]
-        fields = [part for field in self.schema for part in field.flatten()]
-        return Table.from_arrays(columns, schema=Schema(fields, self.schema.metadata))
+        """Return the rows with a column ``column.member`` for each member of columns of structs."""
+        schema = Schema([part for field in self.schema for part in field.flatten()], self.schema.metadata)
+        is_struct = [isinstance(kind, Struct) for kind in self.schema.types]
+
+        def parts(batch: RecordBatch) -> Iterator[Array]:
+            for column, has_members in zip(batch.columns, is_struct, strict=True):
+                yield from column.flatten() if has_members else [column]
+
+        return self._known(schema, [batch_of(schema, parts(batch), batch.num_rows) for batch in self.batches])
 
     def combine(self) -> RecordBatch:
         """Return one batch of all rows; several batches are copied into one."""
@@ -482,7 +500,7 @@ class Table(Tabular):
 
     def combine_chunks(self) -> Table:
         """Return a table of one batch; several are copied into one."""
-        return Table(self.schema, [self.combine()])
+        return self._known(self.schema, [self.combine()])
 
     if TYPE_CHECKING:
 

@@ -30,11 +30,16 @@ def batch(rows: int) -> pa.RecordBatch:
     return pa.record_batch({"x": numbers, "y": numbers * 0.5, "t": [f"text {i % 1009}" for i in range(rows)]})
 
 
-def reads(stream: bytes, **options: Any) -> Runs:
+def reads(stream: bytes) -> Runs:
     theirs = pa.ipc.IpcReadOptions(use_threads=False)
+
+    def validated(batch: pa.RecordBatch) -> int:
+        batch.validate(full=True)
+        return batch.num_rows
+
     return {
-        "pyarrow": lambda: [each.num_rows for each in pa.ipc.open_stream(stream, options=theirs)],
-        "arrowipc": lambda: [each.num_rows for each in arrowipc.open_stream(stream, use_threads=False, **options)],
+        "pyarrow": lambda: [validated(each) for each in pa.ipc.open_stream(stream, options=theirs)],
+        "arrowipc": lambda: [each.num_rows for each in arrowipc.open_stream(stream, use_threads=False)],
     }
 
 
@@ -45,7 +50,8 @@ def writes(given: pa.RecordBatch, **options: Any) -> Runs:
         with arrowipc.new_stream(bytearray(), ours.schema, use_threads=False, **options) as writer:
             writer.write([ours] * 8)
 
-    return {"pyarrow": lambda: data.write(io.BytesIO(), [given] * 8, **options), "arrowipc": write_ours}
+    theirs = partial(data.write, batches=[given] * 8, use_threads=False, **options)
+    return {"pyarrow": lambda: theirs(io.BytesIO()), "arrowipc": write_ours}
 
 
 def decodes(given: pa.RecordBatch) -> Runs:

@@ -3,11 +3,13 @@
 Per value, columns of one type each: ``pa.array(values)`` and ``Array.from_pylist(values)``, the type given or not;
 ``to_pylist()`` of both (ndarray.tolist: NumPy over the same memory, of numbers without nulls). Per row:
 random rows of a table of one chunk and of 500 (``take``). Per value of a column of a million: what ``equals``,
-``to_numpy`` and a mask take, and what it takes to put pieces together (`WHOLE`).
+``to_numpy`` and a mask take, and to put pieces together (`WHOLE`). Per call: many chunks. Per row: lists of dicts.
 Per value: minimum, maximum and nulls: ``pyarrow.compute.min_max`` with ``null_count``, ``compute_statistics``.
 """
 
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -135,6 +137,41 @@ def test_whole_columns(what: str, kind: str) -> Runs:
         ),
     }
     return dict(zip(("pyarrow", "arrowipc"), runs[what], strict=True)), theirs.num_rows * theirs.num_columns
+
+
+#: Elements of what a column, or a table, of many chunks is asked for.
+INDICES = np.arange(0, size(100_000, 100), 97)
+CHUNKED: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "a column": {
+        "combine": lambda table: len(table["x"].combine_chunks()),
+        "take": lambda table: len(table["x"].take(INDICES)),
+        "values": lambda table: len(table["x"].to_pylist()),
+        "to_numpy": lambda table: len(table["x"].to_numpy()),
+        "encode": lambda table: len(table["x"].dictionary_encode()),
+    },
+    "a table": {
+        "combine": lambda table: table.combine_chunks().num_rows,
+        "select": lambda table: len(table.select(["x", "y"]).schema),
+        "slice": lambda table: table.slice(size(50_000, 50), 5).num_rows,
+        "append": lambda table: len(table.append_column("z", table["x"]).schema),
+    },
+}
+
+
+@question("{of} of 500 chunks", "pyarrow, arrowipc", unit="call")
+@pytest.mark.parametrize(("of", "what"), [(of, what) for of, asked in CHUNKED.items() for what in asked])
+@pytest.mark.parametrize("kind", ["int64", "bool", "timestamp with nulls", "short text with nulls"])
+def test_chunked(kind: str, of: str, what: str) -> Runs:
+    rows, ask = size(100_000, 100), CHUNKED[of][what]
+    theirs = in_chunks(pa.table({"x": column(kind, rows), "y": column("int64", rows)}), size(500, 5))
+    return {"pyarrow": partial(ask, theirs), "arrowipc": partial(ask, arrowipc.Table.from_arrow(theirs))}
+
+
+@question("a table of rows, as dicts", "pyarrow, arrowipc", unit="row", per=COUNT)
+@pytest.mark.parametrize("kind", ["int64", "short text", "list of ints", "struct of two"])
+def test_rows(kind: str) -> Runs:
+    rows = pa.table({"id": range(COUNT), "value": column(kind, COUNT)}).to_pylist()
+    return {peer.__name__: partial(lambda made: made.from_pylist(rows).num_rows, peer.Table) for peer in (pa, arrowipc)}
 
 
 TYPES = (

@@ -11,10 +11,11 @@ from libc.string cimport memset
 from arrowipc._core cimport Columns, Memory, Plan, export_bytes, window
 from arrowipc.columns.elements cimport AS_BACKED, check_native, dictionary_of, quota, values
 from arrowipc.columns.equal cimport same_values
-from arrowipc.inline.bits cimport SLACK, append_bits
+from arrowipc.inline.bits cimport SLACK, append_bits, load_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint, Type_Int
-from arrowipc.inline.loads cimport bitmap_bytes, count_bits
+from arrowipc.inline.layouts cimport width_of
+from arrowipc.inline.loads cimport bitmap_bytes, count_bits, get_bit
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_SPARSE,
     LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
@@ -24,7 +25,7 @@ from arrowipc.metadata.schema_reader cimport plan_field
 
 from arrowipc.arguments import integer_of
 from arrowipc.columns.column import LISTS, Nested
-from arrowipc.errors import UsageError
+from arrowipc.errors import FormatError, UsageError
 
 
 cdef class Compiled:
@@ -112,11 +113,10 @@ cdef class Array(Compiled, Nested):
     @property
     def nbytes(self):
         """Bytes of the buffers that the elements use, with those of children and of the dictionary."""
-        from arrowipc.values.from_python import build_arrays
+        from arrowipc.columns.record_batch import only_column
+        from arrowipc.columns.truncate import compact
 
-        dictionary = self.dictionary
-        message = build_arrays([self], schema=[self.field]).to_message()
-        return sum(map(len, message.buffers)) + (0 if dictionary is None else dictionary.nbytes)
+        return compact(only_column(self)).nbytes
 
     @property
     def children(self):
@@ -190,6 +190,9 @@ cdef class Array(Compiled, Nested):
     def _each(self, change):
         return change(self)
 
+    def _cut(self, array):
+        return array
+
     def slice(self, offset=0, length=None):
         """Return elements ``[offset, offset + length)`` without copying; what lies past the end is left out."""
         start, count = clip(offset, length, self.length)
@@ -197,13 +200,15 @@ cdef class Array(Compiled, Nested):
 
     def take(self, indices):
         """Return elements in any order and number; parameters and errors are those of :meth:`RecordBatch.take`."""
-        from arrowipc.columns.take import only_column, take_indices
+        from arrowipc.columns.record_batch import only_column
+        from arrowipc.columns.take import take_indices
 
         return take_indices(only_column(self), indices).column(0)
 
     def filter(self, mask):
         """Return the elements where `mask` is true; parameters and errors are those of :meth:`RecordBatch.filter`."""
-        from arrowipc.columns.take import keep_rows, only_column
+        from arrowipc.columns.record_batch import only_column
+        from arrowipc.columns.take import keep_rows
 
         return keep_rows(only_column(self), mask_of(mask)).column(0)
 
@@ -476,6 +481,28 @@ def validity_array(Array array, uint8_t flip):
         memory.data[i] ^= flip
     memory.size = size
     return column_of(bool_(), array.length, [None, memory], 0)
+
+
+def list_span(Array array not None):
+    """The first and the last offset of lists, and how many elements those that are null hide."""
+    cdef const ColumnsData* d = &array.columns.d
+    cdef int32_t width = <int32_t> width_of(&d.plan.fields[array.index], 1)
+    cdef const Extent* offsets = &d.extents[d.plan.fields[array.index].first_buffer + 1]
+    cdef const uint8_t* bits = validity(d, array.index)
+    cdef int64_t limit = d.nodes[array.index + 1].length, first = 0, last = 0, hidden = 0, offset, i
+    if offsets.size == 0:
+        return 0, 0, 0      # an empty array may leave out its one offset
+    check_native(array.columns, "flatten()")
+    for i in range(array.offset, array.offset + array.length + 1):
+        offset = load_int(offsets.data, i, width)
+        if not last <= offset <= limit:
+            raise FormatError(f"flatten: the offsets of {array.type} do not rise from 0 to {limit}")
+        if i == array.offset:
+            first = offset
+        elif bits != NULL and not get_bit(bits, i - 1):
+            hidden += offset - last
+        last = offset
+    return first, last, hidden
 
 
 def stored_as(Array array, kind, buffers, int64_t count):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from arrowipc.arguments import Hints
-from arrowipc.errors import FormatError, UnsupportedError, UsageError
+from arrowipc.errors import UnsupportedError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         def _arrays(self) -> list[Array]: ...
         def _whole(self) -> Array: ...
         def _each(self, change: Callable[[Array], Array]) -> Self: ...
+        def _cut(self, array: Array) -> Self: ...
 else:
     _Elements = Hints
 
@@ -72,18 +73,25 @@ class Column(_Elements):
         >>> ipc.Array.from_pylist([1, None]).cast("int8").type
         DataType(int8)
         """
+        from arrowipc.datatypes import Dictionary
+        from arrowipc.types import as_type
         from arrowipc.values.casts import cast
 
         if not safe:
             raise UnsupportedError(
                 "cast: values are kept; to_arrow().cast(type, safe=False) changes those that do not fit"
             )
-        return self._each(lambda array: cast(array, type))
+        if self.field.type != (target := as_type(type)) and isinstance(target, Dictionary):
+            try:
+                return self._cut(cast(self._whole(), target))
+            except UnsupportedError:
+                pass  # more than one array can hold: each chunk has a dictionary of its own
+        return self._each(lambda array: cast(array, target))
 
     def dictionary_encode(self) -> Self:
         """Return the elements as indices (int32) into a dictionary of the distinct ones; encoded ones as they are.
 
-        Each chunk of several has a dictionary of its own.
+        Chunks share it, unless they are more than one array can hold.
         """
         from arrowipc.datatypes import Dictionary, Int
 
@@ -157,11 +165,9 @@ class Column(_Elements):
 
     def _batches(self) -> list[RecordBatch]:
         """The arrays as batches of one column, in the same memory."""
-        from arrowipc.schemas import Schema
-        from arrowipc.values.from_python import build_arrays
+        from arrowipc.columns.record_batch import batches_of
 
-        schema = Schema([self.field])
-        return [build_arrays([array], schema=schema) for array in self._arrays()]
+        return batches_of(self.field, self._arrays())
 
 
 class Nested(Column):
@@ -199,25 +205,26 @@ class Nested(Column):
 
         Elements of a null list are left out; members are null where the struct is. Other types are a UsageError.
         """
+        from arrowipc.columns.array import list_span
         from arrowipc.datatypes import Int, LargeList
         from arrowipc.values.from_python import build_array
 
         self._expect("flatten()", (*LISTS, "Struct"))
-        children, valid = self.children, self.is_valid()  # which refuses lengths that no bytes stand for
-        if self._is_of(("Struct",)):
-            if not self.null_count:
-                return children
+        children, is_struct, is_fixed = self.children, self._is_of(("Struct",)), self._is_of(("FixedSizeList",))
+        if is_struct and not self.null_count:
+            return children
+        valid = self.is_valid()  # which refuses lengths that no bytes stand for
+        if is_struct:
             rows = build_array([row if ok else None for row, ok in enumerate(valid)], Int(64, True))
             return [child.take(rows) for child in children]
         if self._is_of(_VIEWS):
             return self.cast(LargeList(self.type.value_field)).flatten()
-        (elements,), starts = children, self._starts()
-        if starts[0] < 0 or starts[-1] > len(elements) or any(start > end for start, end in pairwise(starts)):
-            raise FormatError(f"flatten: the offsets of {self.type} do not rise from 0 to {len(elements)}")
-        if not self.null_count:
-            return elements.slice(starts[0], starts[-1] - starts[0])
+        (elements,) = children
+        first, last, hidden = (0, len(elements), self.null_count) if is_fixed else list_span(self)
+        if not hidden:
+            return elements.slice(first, last - first)
         elements.is_valid()
-        bounds = zip(pairwise(starts), valid, strict=True)
+        bounds = zip(pairwise(self._starts()), valid, strict=True)
         return elements.take([row for (start, end), ok in bounds if ok for row in range(start, end)])
 
     def _stored(self, kind: Any, buffers: list[Any], count: int) -> Array:

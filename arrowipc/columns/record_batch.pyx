@@ -154,12 +154,9 @@ cdef class RecordBatch(Columns, Tabular):
 
     def add_column(self, i, field, values):
         """Return the batch with one more column before column `i`; see :meth:`append_column`."""
-        from arrowipc.values.from_python import insert_column
+        from arrowipc.values.from_python import add_to_each
 
-        position = integer_of("column", i)
-        if not -self.d.plan.n_columns <= position <= self.d.plan.n_columns:
-            raise NotFoundError(f"column index {i} is out of range: the batch has {self.d.plan.n_columns} columns")
-        return insert_column(self, position, field, values)
+        return add_to_each([self], i, field, values)[0]
 
     def take(self, indices):
         """Return rows in any order and number.
@@ -538,6 +535,40 @@ cdef RecordBatch batch_of_arrays(Plan plan, list arrays, int64_t length):
     return out
 
 
+def batch_of(schema, arrays, length):
+    """Arrays as the columns of a schema, which has their types, over the same buffers; each has `length` elements."""
+    cdef LimitsData limits
+    limits_data(None, &limits)
+    return batch_of_arrays(python_plan(schema, &limits), list(arrays), length)
+
+
+# (field, the plan of a batch of it alone): the same columns are asked for again and again.
+cdef Recent recent_columns = Recent(8)
+
+
+def batches_of(field, arrays):
+    """Arrays of a field's type as batches of one column, in the same memory."""
+    cdef LimitsData limits
+    cdef Array array
+    cdef list out = []
+    cdef tuple known = recent_columns.find(identity(field))
+    if known is None:
+        from arrowipc.schemas import Schema
+
+        limits_data(None, &limits)
+        known = field, python_plan(Schema([field]), &limits)
+        recent_columns.keep(known, identity(field))
+    for array in arrays:
+        check_native(array.columns, "a column of a batch")
+        out.append(batch_of_arrays(<Plan> known[1], [array], array.length))
+    return out
+
+
+def only_column(Array array not None):
+    """An array as the only column of a batch."""
+    return batches_of(array.field, (array,))[0]
+
+
 cdef int place_arrays(Columns out, Plan plan, list arrays, int64_t length) except -1:
     """Fill `out`, which is new, with the arrays as columns of `plan`."""
     cdef Array array
@@ -560,8 +591,8 @@ cdef int place_arrays(Columns out, Plan plan, list arrays, int64_t length) excep
         if out.d.nodes[f].offset != array.offset or out.d.nodes[f].length != array.length:
             slice_column(&out.d, f, array.offset - out.d.nodes[f].offset, array.length)
     out.d.length = length
-    out.owner = tuple([(<Array> each).columns for each in arrays])
-    out.dictionaries = share_dictionaries(plan, dictionaries)
+    out.owner = (<Array> arrays[0]).columns if len(arrays) == 1 else tuple([(<Array> each).columns for each in arrays])
+    out.dictionaries = share_dictionaries(plan, dictionaries) if dictionaries else ()
     return 0
 
 
@@ -612,6 +643,12 @@ cdef tuple part_of(Plan whole, tuple columns):
         part = (whole, columns, plan, [places[plan.d.fields[i].source_node] for i in range(plan.d.n_fields)])
         recent_parts.keep(part, identity(whole))
     return part
+
+
+def select_each(batches, columns):
+    """Some columns of batches; see `RecordBatch.select`."""
+    cdef tuple wanted = columns_of(columns)
+    return [select_columns(batch, wanted) for batch in batches]
 
 
 cdef RecordBatch select_columns(RecordBatch batch, tuple columns):

@@ -1036,14 +1036,6 @@ def take_indices(RecordBatch source not None, indices):
     return out if positions is None else with_nulls(out, positions)
 
 
-def only_column(Array array not None):
-    """An array as the only column of a batch."""
-    cdef LimitsData limits
-    check_native(array.columns, "taking elements")
-    limits_data(None, &limits)
-    return batch_of_arrays(python_plan(Schema([array.field]), &limits), [array], array.length)
-
-
 # -- nulls among indices, and masks --------------------------------------------------------------------------
 
 

@@ -45,7 +45,7 @@ from arrowipc.distinct.unifier import IndicesFull
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.schemas import Schema
-from arrowipc.values.from_python import insert_column
+from arrowipc.values.from_python import add_to_each
 
 
 # -- the number of the cell that each row comes from ---------------------------------------------------------
@@ -74,7 +74,7 @@ cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, 
         raise UsageError(f"parent_index: the payloads have a column {name!r} themselves; pass another name: "
                          'parent_index="..."')
     numbers = array_over(INT64, batch.d.length, cell_numbers(counts, start, n, batch.d.length), None)
-    return insert_column(batch, batch.plan.d.n_columns, Field(name, INT64, False), numbers)
+    return add_to_each([batch], batch.plan.d.n_columns, Field(name, INT64, False), numbers)[0]
 
 
 # -- what is asked for ---------------------------------------------------------------------------------------

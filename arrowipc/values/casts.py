@@ -24,14 +24,15 @@ _LENGTH = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "day": 86_400 * 10**9}
 def cast(array: Array, type: TypeLike) -> Array:
     """See `Array.cast`."""
     source, target = array.type, as_type(type)
+    values: Any
     if isinstance(source, _TIMES) and isinstance(target, _TIMES):
         values = _scaled(_stored(array, source), source, target)
     elif isinstance(source, _TIMES) and target == _integers(source):
         values = _stored(array, source)
     elif isinstance(target, _TIMES) and source == _integers(target):
         values = array.to_pylist()
-    elif isinstance(target, at.Dictionary) and target.value_type != source:
-        return cast(cast(array, target.value_type), target)
+    elif isinstance(target, at.Dictionary):
+        values = array if target.value_type == source else cast(array, target.value_type)
     elif isinstance(source, at.Null) or _times(source) == _times(target):
         values = _converted(array.to_pylist(), source, target)
     else:

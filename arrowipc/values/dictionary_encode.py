@@ -11,8 +11,8 @@ from arrowipc.columns.record_batch import RecordBatch, concat_batches
 from arrowipc.columns.take import take_rows
 from arrowipc.distinct.memo_table import MemoTable
 from arrowipc.errors import UsageError
-from arrowipc.schemas import Schema, separate_dictionaries
-from arrowipc.types import Dictionary, Field, dictionary, int32
+from arrowipc.schemas import Schema
+from arrowipc.types import Dictionary, Field
 
 if TYPE_CHECKING:
     from arrowipc.types import DataType
@@ -49,7 +49,7 @@ def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch
     instance_of("batch", batch, RecordBatch)
     if missing := sorted(chosen - set(batch.schema.names)):
         raise UsageError(f"there is no column {missing[0]!r}; the columns are {batch.schema.names[:50]}")
-    return _changed(batch, chosen, _encoded)
+    return _changed(batch, chosen, Array.dictionary_encode)
 
 
 def dictionary_decode(batch: RecordBatch, columns: Iterable[str] | None = None) -> RecordBatch:
@@ -134,28 +134,6 @@ def _changed(batch: RecordBatch, chosen: set[Any], change: Callable[[Array], Arr
 
 def _alone(column: Array, kind: DataType) -> RecordBatch:
     return RecordBatch.from_pydict({"": column}, Schema([Field("", kind)]))
-
-
-def _encoded(column: Array) -> Array:
-    if isinstance(column.type, Dictionary):
-        return column
-    import numpy as np
-
-    table = MemoTable.like(plain := _alone(column, column.type))
-    indices = np.frombuffer(table.add_batch(plain), np.int64).astype(np.int32)
-    values = table.batch()
-    bits = b""
-    if column.null_count:
-        # Null is one of the values: it leaves the dictionary, and becomes null among the indices.
-        valid = np.asarray(column.is_valid())
-        null = int(indices[~valid][0])
-        indices[indices > null] -= 1
-        indices[~valid] = 0
-        values = take_rows(values, np.delete(np.arange(len(values)), null), "dictionary_encode")
-        bits = np.packbits(valid, bitorder="little").tobytes()
-    schema = separate_dictionaries(Schema([Field("", dictionary(int32(), values.schema.fields[0].type))]))
-    nodes, words = [(len(indices), column.null_count)], values.column(0)
-    return RecordBatch.from_buffers(schema, len(indices), nodes, [bits, indices], dictionaries=[words]).column(0)
 
 
 def decoded(column: Array) -> Array:

@@ -47,9 +47,10 @@ from arrowipc.values.converters cimport STORED, Converter, is_numpy, item, whole
 
 import sys
 
-from arrowipc.arguments import check_text, described, items_of, metadata_of, repeated, without_descriptions
+from arrowipc.arguments import check_text, described, integer_of, items_of, metadata_of, repeated, without_descriptions
+from arrowipc.columns.column import Column
 from arrowipc.columns.extensions import STORED_TIMES
-from arrowipc.errors import UsageError
+from arrowipc.errors import NotFoundError, UsageError
 
 
 cdef bint is_pandas(object values) except -1:
@@ -71,6 +72,8 @@ cdef bint is_pair(object value) except -1:
 
 
 cdef bint is_mapping(object value) except -1:
+    if isinstance(value, dict):
+        return True
     from collections.abc import Mapping
 
     return isinstance(value, Mapping)
@@ -455,10 +458,8 @@ cdef class Builder(Converter):
         """Indices of a dictionary, which collects the values that are new."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef DictionaryValues values = self.values_of(f)
-        cdef int64_t count = self.d.nodes[f].length, most = largest(field.width, field.flags & FIELD_SIGNED != 0)
-        cdef int64_t start, stop, end = 0, i
+        cdef int64_t count = self.d.nodes[f].length, start, end = 0, i
         cdef uint8_t* out = self.room(field.first_buffer + 1, count * field.width)
-        cdef int64_t number[NUMBERED_AT_ONCE]
         cdef const uint8_t* valid
         cdef list given = items
         cdef Columns columns
@@ -472,22 +473,53 @@ cdef class Builder(Converter):
             item(items, 0, count)
         valid = validity(&columns.d, 0)
         while end < count:
-            start, stop = end, min(end + NUMBERED_AT_ONCE, count)
-            while end < stop and given[end] is not self.filler and (valid == NULL or get_bit(valid, end)):
+            start = end
+            while end < count and given[end] is not self.filler and (valid == NULL or get_bit(valid, end)):
                 end += 1
-            values.unifier.table.add(columns, start, end - start, number)
-            for i in range(start, end):
-                if number[i - start] > most:
-                    self.blame(f, i, f"this is distinct value {number[i - start] + 1:,} of the dictionary, too many "
-                                     f"for {8 * field.width}-bit indices; use a wider index type")
-                store_int(out, i, field.width, number[i - start])
-            if end < stop:
+            self.number(f, columns, start, end, out)
+            if end < count:
                 # None, under a null parent, or NaT.
                 if items[end] is not None:
                     self.null(f, end, given[end] is not self.filler)
                 values.filled = values.filled or not field.flags & FIELD_NULLABLE
                 store_int(out, end, field.width, 0)
                 end += 1
+        return 0
+
+    cdef int encoded_array(self, int32_t f, Array array) except -1:
+        """The same of an array of plain values."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef DictionaryValues values = self.values_of(f)
+        cdef Columns columns = single_column(array, values.builder.plan)
+        cdef const uint8_t* valid = validity(&columns.d, 0)
+        cdef int64_t count = array.length, at = columns.d.nodes[0].offset, start, end = 0
+        cdef uint8_t* out = self.room(field.first_buffer + 1, count * field.width)
+        self.d.nodes[f].length = count
+        while end < count:
+            start = end
+            while end < count and (valid == NULL or get_bit(valid, at + end)):
+                end += 1
+            self.number(f, columns, start, end, out)
+            if end < count:
+                self.null(f, end, True)
+                store_int(out, end, field.width, 0)
+                end += 1
+        return 0
+
+    cdef int number(self, int32_t f, Columns columns, int64_t start, int64_t end, uint8_t* out) except -1:
+        """Store the indices of rows [start, end), none of which is null."""
+        cdef const FieldPlan* field = &self.p.fields[f]
+        cdef DictionaryValues values = self.values_of(f)
+        cdef int64_t most = largest(field.width, field.flags & FIELD_SIGNED != 0), first, count, i
+        cdef int64_t number[NUMBERED_AT_ONCE]
+        for first in range(start, end, NUMBERED_AT_ONCE):
+            count = min(NUMBERED_AT_ONCE, end - first)
+            values.unifier.table.add(columns, first, count, number)
+            for i in range(count):
+                if number[i] > most:
+                    self.blame(f, first + i, f"this is distinct value {number[i] + 1:,} of the dictionary, too many "
+                                             f"for {8 * field.width}-bit indices; use a wider index type")
+                store_int(out, first + i, field.width, number[i])
         return 0
 
     cdef int runs(self, int32_t f, list items) except -1:
@@ -658,14 +690,33 @@ def build_rows(rows, schema=None):
     if items is None or not all([is_mapping(row) for row in items]):
         raise UsageError(f"rows: expected a list of dicts, found {described(rows)}")
     names = [*items[0]] if schema is None and items else [] if schema is None else schema.names
-    known = set(names)
+    mapping = {name: [None] * len(items) for name in names}
     for at, row in enumerate(items):
-        extra = [name for name in row if name not in known]
-        if extra:
+        if put_row(<list> items, at, mapping) < len(row):
+            extra = [name for name in row if name not in mapping]
             whose = "first row" if schema is None else "schema"
             raise UsageError(f"row {at}: the {whose} has no {listed_names(extra)}; the columns are those of the "
                              "schema, or the keys of the first row")
-    return build_batch({name: [row.get(name) for row in items] for name in names}, schema, len(items))
+    return build_batch(mapping, schema, len(items))
+
+
+cdef int64_t put_row(list rows, Py_ssize_t at, dict columns) except -1:
+    """Put the values of a row into its columns; returns how many columns it has a value for."""
+    cdef PyObject* value
+    cdef int64_t found = 0
+    row = rows[at]
+    for name, column in columns.items():
+        if type(row) is dict and not FREE_THREADED:    # another thread may take a value out of it
+            value = PyDict_GetItemWithError(row, name)
+            if value == NULL:
+                continue
+            (<list> column)[at] = <object> value
+        elif name in row:
+            (<list> column)[at] = row[name]
+        else:
+            continue
+        found += 1
+    return found
 
 
 def empty_batch(schema):
@@ -695,38 +746,52 @@ def fill_null(Array array not None, value):
     from arrowipc.values.row_reader import take_across
     from arrowipc.schemas import Schema
 
+    cdef const uint8_t* bits
+    cdef Memory rows
+    cdef int64_t i
     if array.null_count == 0:
         return array
     schema = Schema([array.field])
     parts = [build_arrays([each], schema=schema) for each in (array, build_array([value], array.type))]
-    rows = [i if valid else array.length for i, valid in enumerate(array.is_valid())]
+    bits, rows = validity(&array.columns.d, array.index), Memory(8 * array.length)
+    rows.size = 8 * array.length
+    for i in range(array.length):
+        (<int64_t*> rows.data)[i] = i if bits != NULL and get_bit(bits, array.offset + i) else array.length
     return take_across(parts, rows)[0].column(0)
 
 
-def insert_column(RecordBatch batch not None, int64_t position, field, values):
-    """See `RecordBatch.add_column`; `position` is one that the batch has, or the number of its columns."""
+def add_to_each(list batches not None, position, field, values):
+    """See `RecordBatch.add_column`: batches of one schema, each with its part of the values."""
     from arrowipc.datatypes import Field, own
     from arrowipc.schemas import Schema
     from arrowipc.values.inference import infer_schema
 
+    cdef RecordBatch batch = batches[0]
+    cdef int64_t count = batch.d.plan.n_columns, start = 0, place = integer_of("column", position)
+    cdef list fields = list(batch.schema.fields), columns, out = []
     cdef Array array
-    cdef list fields, columns
+    cdef Plan plan
+    if not -count <= place <= count:
+        raise NotFoundError(f"column index {position} is out of range: the batch has {count} columns")
     field = own(field, Field)
     name = field.name if isinstance(field, Field) else check_text("field", field)
     source = column_source(name, values, field.type if isinstance(field, Field) else None)
     if not isinstance(field, Field):
         field = infer_schema([name], [source]).fields[0]
     array = source if isinstance(source, Array) and source.type == field.type else build_array(source, field.type)
-    if array.length != batch.d.length:
-        raise UsageError(f"column {name!r}: expected {batch.d.length:,} values, as there are rows, found "
-                         f"{array.length:,}")
+    rows = sum([len(each) for each in batches])
+    if array.length != rows:
+        raise UsageError(f"column {name!r}: expected {rows:,} values, as there are rows, found {array.length:,}")
     if not field.nullable and array.null_count:
         raise UsageError(f"column {name!r}: {array.null_count:,} values are null, and the field is not nullable")
-    schema = batch.schema
-    fields, columns = list(schema.fields), batch.columns
-    fields.insert(position, field)
-    columns.insert(position, array)
-    return batch_of_arrays(plan_of(Schema(fields, schema.metadata, schema.endianness)), columns, batch.d.length)
+    fields.insert(place, field)
+    plan = plan_of(Schema(fields, batch.schema.metadata, batch.schema.endianness))
+    for batch in batches:
+        columns = batch.columns
+        columns.insert(place, make_array(array.columns, array.index, array.offset + start, batch.d.length))
+        out.append(batch_of_arrays(plan, columns, batch.d.length))
+        start += batch.d.length
+    return out
 
 
 cdef int check_names(list names, object mapping) except -1:
@@ -777,8 +842,8 @@ cdef object column_source(str name, object values, object kind):
         if is_tensor(next((each for each in <list> values if each is not None), None)):
             return [None if each is None else of_tensor(each) for each in <list> values]
         return as_list(values)
-    if isinstance(values, Array):
-        return values
+    if isinstance(values, Column):
+        return values._whole()
     if is_numpy(values, "ndarray"):
         if values.ndim == 0:
             raise UsageError(f"{of_column(name)}expected an array of at least one dimension, found 0")
@@ -942,6 +1007,10 @@ cdef int adopt(Builder b, int32_t f, Array array) except -1:
     cdef int32_t i, k, g
     cdef int64_t row = 0
     check_native(source, "a column of a batch")
+    if b.p.fields[f].flags & FIELD_ENCODED and array.type == b.kind(f).value_type:
+        if b.values_of(f).builder.plan.dictionaries or source.d.plan.fields[array.index].layout == LAYOUT_NULL:
+            return b.column(f, array.to_pylist(max_values=max(MAX_VALUES, 64 * array.length), extensions=STORED_TIMES))
+        return b.encoded_array(f, array)
     if array.type != b.kind(f):
         b.blame(f, -1, f"expected an array of {b.kind(f)}, found one of {array.type}")
     if b.shares(f):

@@ -160,7 +160,7 @@ def _is_number(kind: at.DataType) -> bool:
 
 
 def _copied(array: Array) -> _Values:
-    return _masked(array, *split(array)) if _has_dtype(array.type) else _objects(array)
+    return with_nulls(array, *split(array)) if _has_dtype(array.type) else _objects(array)
 
 
 def split(array: Array) -> tuple[_Values, _Valid]:
@@ -214,7 +214,7 @@ def _valid(array: Array) -> _Valid:
     return None if valid is None or valid.all() else valid
 
 
-def _masked(array: Array, values: _Values, valid: _Valid) -> _Values:
+def with_nulls(array: Array, values: _Values, valid: _Valid) -> _Values:
     """Return `values`, copied if they are a view, with what their dtype has for null."""
     if valid is None:
         return values if values.flags.writeable else values.copy()

@@ -20,7 +20,7 @@ from arrowipc.columns.extensions import FineTimes
 from arrowipc.columns.record_batch import RecordBatch, concat_batches
 from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, named_column, not_installed
 from arrowipc.values.libraries import library
-from arrowipc.values.to_numpy import indices_of, split, stored_dtype
+from arrowipc.values.to_numpy import indices_of, split, stored_dtype, with_nulls
 
 try:
     import numpy as np
@@ -155,21 +155,24 @@ def _decoded(pd: Any, kind: at.DataType, arrays: list[Array], inside: bool = Fal
 
 def _numbers(pd: Any, kind: at.DataType, arrays: list[Array]) -> Any:
     parts = [split(array) for array in arrays]
+    has_nulls = any(valid is not None for _, valid in parts)
+    if has_nulls and isinstance(kind, at.Int) and not all(_fit_floats(part) for part, _ in parts):
+        # What lies under a null may be anything.
+        values = np.concatenate([part if valid is None else np.where(valid, part, 0) for part, valid in parts])
+        if not _fit_floats(values):
+            null = np.concatenate([np.zeros(len(part), bool) if valid is None else ~valid for part, valid in parts])
+            return pd.arrays.IntegerArray(values, null)
+    copies = [with_nulls(array, *part) for array, part in zip(arrays, parts, strict=True)]
     dtype = np.dtype(bool) if isinstance(kind, at.Bool) else stored_dtype(kind)
-    values = np.concatenate([np.empty(0, dtype), *[part for part, _ in parts]])
-    if any(valid is not None for _, valid in parts):
-        null = np.concatenate([np.zeros(len(part), bool) if valid is None else ~valid for part, valid in parts])
-        if isinstance(kind, at.Bool):
-            values = values.astype(object)
-        elif isinstance(kind, at.Int):
-            values[null] = 0
-            if values.max() > EXACT or values.min() < -EXACT:
-                return pd.arrays.IntegerArray(values, null)
-            values = values.astype(np.float64)
-        values[null] = None
+    values = copies[0] if len(copies) == 1 else np.concatenate([np.empty(0, dtype), *copies])
     if isinstance(kind, at.Timestamp) and kind.timezone is not None:
         return pd.DatetimeIndex(values).tz_localize("UTC").tz_convert(kind.timezone).array
     return values
+
+
+def _fit_floats(values: npt.NDArray[Any]) -> bool:
+    """Whether float64 holds all of these integers."""
+    return len(values) == 0 or bool(values.min() >= -EXACT and values.max() <= EXACT)
 
 
 def _objects(pd: Any, kind: at.DataType, arrays: list[Array]) -> npt.NDArray[Any]:
@@ -215,9 +218,9 @@ def _lists(pd: Any, kind: Any, arrays: list[Array]) -> npt.NDArray[Any]:
             before += last - first
         length += len(array)
     values, cells = np.asarray(_decoded(pd, kind.value_type, used, inside=True)), np.full(length, None)
-    for span in spans:
-        for row, start, end in zip(*(each.tolist() for each in span), strict=True):
-            cells[row] = values[start:end]
+    for rows, starts, ends in spans:
+        lists = [values[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        cells[rows] = np.fromiter(lists, object, len(lists))
     return cells
 
 

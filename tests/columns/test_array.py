@@ -205,6 +205,7 @@ LISTS = [[1, 2], None, [3], [], [4, 5, 6]]
 PARTS = ("offsets", "values", "value_lengths", "flatten", "indices", "dictionary_decode")
 NESTED = {
     "list": pa.array(LISTS, pa.list_(pa.int8())),
+    "hiding list": pa.ListArray.from_arrays([0, 2, 3, 5], [1, 2, 3, 4, 5], mask=pa.array([False, True, False])),
     "large list": pa.array(LISTS, pa.large_list(pa.int8())),
     "list view": pa.array(LISTS, pa.list_view(pa.int8())),
     "large list view": pa.array(LISTS, pa.large_list_view(pa.int8())),

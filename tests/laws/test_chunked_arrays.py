@@ -131,6 +131,11 @@ def test_chunks_have_one_type():
         ipc.ChunkedArray([[1], [2]])[2]
 
 
+def test_chunks_share_the_dictionary_that_they_become():
+    column = ipc.ChunkedArray([["a"], [], ["b", None, "a"]]).dictionary_encode()
+    assert [chunk.dictionary.to_pylist() for chunk in column.chunks] == [["a", "b"]] * 3
+
+
 def test_equal_are_types_and_values():
     column = ipc.ChunkedArray([[1, 2], [None]])
     for same in (ipc.ChunkedArray([[1], [2, None]]), pa.chunked_array([[1], [2, None]]), pa.array([1, 2, None])):

@@ -29,10 +29,10 @@ UPWARD_TABLE = {
     # A stream that is asked for any batch.
     "reader": "stream_readers",
     # Arrays and batches: PyCapsule methods, constructors, other libraries, pickles, text, NumPy, serialize().
-    "columns.array": "cdata.export cdata.import_array columns.record_batch columns.take tensors.dense "
+    "columns.array": "cdata.export cdata.import_array columns.record_batch columns.take columns.truncate tensors.dense "
     "values.from_python values.pickling values.to_numpy",
-    "columns.column": "columns.array columns.take values.casts values.dictionary_encode values.from_python "
-    "values.libraries values.repr values.to_pandas",
+    "columns.column": "columns.array columns.record_batch columns.take values.casts values.dictionary_encode "
+    "values.from_python values.libraries values.repr values.to_pandas",
     "columns.record_batch": "cdata.export cdata.import_array columns.take filters.row_filters values.from_python "
     "values.pickling values.repr write.batch_writer",
     "columns.tabular": "columns.array columns.record_batch tensors.dense values.from_python values.libraries "

@@ -87,6 +87,15 @@ def test_columns_of_numbers_are_a_tensor():
         ipc.table({"x": ["a"]}).to_tensor()
 
 
+def test_a_column_is_added_to_each_batch():
+    theirs = pa.concat_tables([pa.table({"x": [1, 2]})] * 2)
+    ours, column = ipc.table(theirs), pa.chunked_array([[4, 5, None], [6]])
+    for i in (0, 1, -1):
+        assert ours.add_column(i, "y", column) == theirs.add_column(max(i, 0), "y", column)
+    with pytest.raises(ipc.UsageError, match="column 'y': 1 values are null"):
+        ours.append_column(ipc.field("y", "int64", nullable=False), column)
+
+
 def test_structs_are_flattened():
     data = pa.table({"x": [{"a": 1, "b": "u"}, None], "y": [1, 2]})
     for theirs in (data, data.slice(2), pa.concat_tables([data, data])):
