@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from arrowipc import datatypes as at
 from arrowipc.arguments import instance_of
 from arrowipc.columns.array import Array
-from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.columns.record_batch import RecordBatch, only_column
+from arrowipc.columns.truncate import compact
 from arrowipc.errors import UnsupportedError, UsageError, not_installed
 
 try:
@@ -55,10 +56,10 @@ def to_arrow(data: Any) -> Any:
 def to_polars(data: Any) -> Any:
     """A polars DataFrame, or of an array a Series."""
     pl = library("polars")
-    taken = data
+    taken = _rows_alone(data)
     if not hasattr(pl.DataFrame, "__arrow_c_stream__"):  # it takes only what pyarrow has
         pa = library("pyarrow", f"pyarrow, or 'polars>=1.3' in place of {pl.__version__}")
-        taken = to_arrow(data) if _is_column(data) else pa.table(data)
+        taken = to_arrow(taken) if _is_column(data) else pa.table(taken)
     try:
         return pl.Series(data.field.name, taken) if _is_column(data) else pl.DataFrame(taken)
     except BaseException as error:
@@ -66,6 +67,13 @@ def to_polars(data: Any) -> Any:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise _refused("polars", data, error) from error
         raise
+
+
+def _rows_alone(data: Any) -> Any:
+    """The same rows without what a slice leaves out: polars takes, and converts, all elements of nested columns."""
+    if _is_column(data):
+        return data._each(lambda array: compact(only_column(array)).column(0))
+    return compact(data) if isinstance(data, RecordBatch) else data._of(compact)
 
 
 def _refused(library: str, data: Any, error: BaseException) -> UnsupportedError:

@@ -69,8 +69,6 @@ def test_every_method_gives_what_the_whole_array_gives(name):
         assert column.equals(array, nan_equal=True)
         assert column.combine().equals(array, nan_equal=True)
         for method, call in METHODS.items():
-            if (name, method) == ("fixed_size_list", "polars"):
-                continue  # polars refuses slices of them, of pyarrow too
             assert outcome(call, column) == outcome(call, array), (method, seed)
 
 
