@@ -47,7 +47,7 @@ def writes(given: pa.RecordBatch, **options: Any) -> Runs:
     ours = arrowipc.RecordBatch.from_arrow(given)
 
     def write_ours() -> None:
-        with arrowipc.new_stream(bytearray(), ours.schema, use_threads=False, **options) as writer:
+        with arrowipc.new_stream(io.BytesIO(), ours.schema, use_threads=False, **options) as writer:
             writer.write([ours] * 8)
 
     theirs = partial(data.write, batches=[given] * 8, use_threads=False, **options)

@@ -1,10 +1,10 @@
 """How fast do Python values become columns and columns Python values, and what do statistics of columns cost?
 
 Per value, columns of one type each: ``pa.array(values)`` and ``Array.from_pylist(values)``, the type given or not;
-``to_pylist()`` of both (ndarray.tolist: NumPy over the same memory, of numbers without nulls). Per row:
-random rows of a table of one chunk and of 500 (``take``). Per value of a column of a million: what ``equals``,
-``to_numpy`` and a mask take, and to put pieces together (`WHOLE`). Per call: many chunks. Per row: lists of dicts.
-Per value: minimum, maximum and nulls: ``pyarrow.compute.min_max`` with ``null_count``, ``compute_statistics``.
+``to_pylist()`` of both (ndarray.tolist: NumPy over the same memory, of numbers without nulls). Per row: random rows of
+a table of one chunk and of 500 (``take``). Per value of a million: what ``equals``, ``to_numpy`` and a mask take, and
+to put pieces together (`WHOLE`). Per call: many chunks. Per row: lists of dicts. Per value: minimum, maximum and nulls:
+``pyarrow.compute.min_max`` with ``null_count``, ``compute_statistics``.
 """
 
 from collections.abc import Callable

@@ -25,10 +25,10 @@ COLOURS = {"arrowipc": "#1f6feb", "pyarrow": "#d9822b", "nanoarrow": "#8957c9", 
 HEADER = ("question", "worst case", "pyarrow", "arrowipc", "times as fast")
 INTRODUCTION = """# Results of the benchmarks
 
-`make bench` renews this page. Each question shows its worst case: the shape in which arrowipc does worst beside the
-baseline, which is pyarrow where no other is named. Times are medians per unit; "times as fast" is the median ratio of
-interleaved rounds. The goal is 1x where none is named; in brackets what the least that has to be done reaches. k: the
-exponent by which the cost per unit grows with the size. `pytest benchmarks/test_x.py` shows all cases and peers.
+Made by `make bench`. Each question shows its worst case: the shape in which arrowipc does worst beside the baseline,
+which is pyarrow where no other is named. Times are medians per unit; "times as fast" is the median ratio of interleaved
+rounds. The goal is 1x where none is named; in brackets what the least that has to be done reaches, and the note that
+says why. k: the exponent by which the cost per unit grows with the size. `pytest benchmarks/test_x.py` shows all cases.
 """
 
 
@@ -122,13 +122,14 @@ def page(runs: list[dict[str, Any]]) -> str:
     """Return the text of benchmarks/RESULTS.md."""
     info = runs[0]["machine_info"]
     versions = ", ".join(f"{name} {version}" for name, version in info["versions"].items())
-    every = {"codec": "lz4 and zstd", "what": "some rows, or their number,"}
-    why = [(words.format_map(every), told["why"]) for words, told in GOALS.items() if "why" in told]
+    rows = questions(runs)
+    notes = list(dict.fromkeys(row.told["why"] for row in rows if "why" in row.told))
+    goals = [row.goal() + (f" [{notes.index(row.told['why']) + 1}]" if "why" in row.told else "") for row in rows]
     parts = [
         INTRODUCTION,
-        *grid((*HEADER, "goal"), ((*row.cells(), row.goal()) for row in questions(runs))),
+        *grid((*HEADER, "goal"), ((*row.cells(), goal.strip()) for row, goal in zip(rows, goals, strict=True))),
         "\nWhat stops the questions that miss their goal:\n",
-        *(f"* {words}: {reason}." for words, reason in why),
+        *(f"{number}. {reason}." for number, reason in enumerate(notes, 1)),
         f"\nMeasured on {runs[0]['datetime'][:10]}: {where(runs[0])}, {info['system']}; "
         f"Python {info['python_version']}, {versions}.\n",
     ]
@@ -138,9 +139,9 @@ def page(runs: list[dict[str, Any]]) -> str:
 def front(runs: list[dict[str, Any]]) -> str:
     """Return README's part."""
     rows = {row.words: row for row in questions(runs) if row.words in FRONT}
-    said = f"Measured with pyarrow {runs[0]['machine_info']['versions']['pyarrow']} on {where(runs[0])}."
+    said = f"Measured with pyarrow {runs[0]['machine_info']['versions']['pyarrow']} on {where(runs[0])}.\n"
     table = grid(HEADER, (rows[words].cells() for words in FRONT if words in rows))
-    return "\n".join([BEGIN, *table, "", said, "", f"![time per unit, by library]({ADDRESS})", END])
+    return "\n".join([BEGIN, *table, "", said, f"![time per unit, by library]({ADDRESS})", END])
 
 
 def chart(runs: list[dict[str, Any]]) -> str:
@@ -174,9 +175,8 @@ def chart(runs: list[dict[str, Any]]) -> str:
 
 def main(paths: list[str]) -> None:
     """Write the page, README's part and the chart."""
-    runs = [json.loads(Path(path).read_text()) for path in paths]
+    runs, readme = [json.loads(Path(path).read_text()) for path in paths], ROOT / "README.md"
     (ROOT / "benchmarks/RESULTS.md").write_text(page(runs))
-    readme = ROOT / "README.md"
     before, _, rest = readme.read_text().partition(BEGIN)
     readme.write_text(before + front(runs) + rest.partition(END)[2])
     (ROOT / PICTURE).write_text(chart(runs) + "\n")
