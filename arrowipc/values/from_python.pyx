@@ -20,7 +20,7 @@ from arrowipc._core cimport (
 )
 from arrowipc.cdata.import_array cimport import_array
 from arrowipc.columns.array cimport Array, dictionary_array, make_array
-from arrowipc.columns.elements cimport MAX_VALUES, check_native, count_bytes
+from arrowipc.columns.elements cimport AS_BACKED, MAX_VALUES, check_native, count_bytes, quota
 from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, share_dictionaries, single_column
 from arrowipc.distinct.memo_table cimport SPELLED_LEAST, MemoTable, new_budget
 from arrowipc.distinct.unifier cimport Unifier, new_unifier
@@ -493,7 +493,9 @@ cdef class Builder(Converter):
         cdef Columns columns = single_column(array, values.builder.plan)
         cdef const uint8_t* valid = validity(&columns.d, 0)
         cdef int64_t count = array.length, at = columns.d.nodes[0].offset, start, end = 0
-        cdef uint8_t* out = self.room(field.first_buffer + 1, count * field.width)
+        cdef uint8_t* out
+        quota(AS_BACKED).take(array.columns, count)
+        out = self.room(field.first_buffer + 1, count * field.width)
         self.d.nodes[f].length = count
         while end < count:
             start = end
@@ -751,6 +753,7 @@ def fill_null(Array array not None, value):
     cdef int64_t i
     if array.null_count == 0:
         return array
+    quota(AS_BACKED).take(array.columns, array.length)
     schema = Schema([array.field])
     parts = [build_arrays([each], schema=schema) for each in (array, build_array([value], array.type))]
     bits, rows = validity(&array.columns.d, array.index), Memory(8 * array.length)

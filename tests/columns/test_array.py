@@ -240,15 +240,15 @@ def test_parts_are_those_of_pyarrow(name, part):
             assert other is None or mine == other
 
 
-def test_flatten_refuses_what_is_broken_and_lengths_of_nothing():
-    kind = ipc.types.list_("int8")
-    offsets = struct.pack("<3i", 0, 9, 2)
-    broken = ipc.RecordBatch.from_buffers(
-        ipc.schema({"x": kind}), 2, [(2, 0), (2, 0)], [None, offsets, None, b"ab"], validate="none"
-    )
+def test_what_is_broken_and_lengths_of_nothing_are_refused():
+    schema, buffers = ipc.schema({"x": ipc.types.list_("int8")}), [None, struct.pack("<3i", 0, 9, 2), None, b"ab"]
+    broken = ipc.RecordBatch.from_buffers(schema, 2, [(2, 0), (2, 0)], buffers, validate="none")
     with pytest.raises(ipc.FormatError, match="do not rise from 0 to 2"):
         broken["x"].flatten()
     schema, limits = ipc.schema({"x": ipc.types.list_("null", 2**30)}), ipc.Limits(rows_per_batch=2**40)
     nulls = ipc.RecordBatch.from_buffers(schema, 8, [(8, 1), (2**33, 2**33)], [b"\x7f"], limits=limits)
-    with pytest.raises(ipc.LimitError):
-        nulls["x"].flatten()
+    schema = ipc.schema({"x": "null", "y": ipc.types.binary(0)})
+    rows = ipc.RecordBatch.from_buffers(schema, 2**33, [(2**33, 2**33), (2**33, 0)], [None, b""], limits=limits)
+    for call in (nulls["x"].flatten, lambda: rows["x"].fill_null(None), rows["y"].dictionary_encode):
+        with pytest.raises(ipc.LimitError):
+            call()
