@@ -17,6 +17,7 @@ from arrowipc.columns.record_batch import (
     batches_to_pydict,
     concat_batches,
     names_columns,
+    same_rows,
     select_each,
 )
 from arrowipc.columns.tabular import Tabular
@@ -229,7 +230,7 @@ class ChunkedArray(Column):
             other = ChunkedArray(other)  # type: ignore[arg-type]
         if self.type != other.type or len(self) != len(other):
             return False
-        return equal_pieces(self.chunks, other.chunks, nan_equal)
+        return equal_pieces(self.chunks, other.chunks, Array.equals, nan_equal)
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if is_foreign(other) else NotImplemented
@@ -269,12 +270,14 @@ def slice_pieces(pieces: list[Any], offset: SupportsIndex, length: SupportsIndex
     return found
 
 
-def equal_pieces(mine: Sequence[Any], theirs: Sequence[Any], nan_equal: bool) -> bool:
+def equal_pieces(
+    mine: Sequence[Any], theirs: Sequence[Any], equal: Callable[[Any, Any, bool], bool], nan_equal: bool
+) -> bool:
     """Whether arrays, or batches, have equal elements one after the other; they are as many in all on both sides."""
     left, right = ([piece for piece in reversed(pieces) if len(piece)] for pieces in (mine, theirs))
     while left:
         count = min(len(left[-1]), len(right[-1]))
-        if not _next(left, count).equals(_next(right, count), nan_equal=nan_equal):
+        if not equal(_next(left, count), _next(right, count), nan_equal):
             return False
     return True
 
@@ -519,7 +522,7 @@ class Table(Tabular):
         other = other if isinstance(other, Table) else Table.from_arrow(other)
         if not self.schema.equals(other.schema, check_metadata) or self.num_rows != other.num_rows:
             return False
-        return equal_pieces(self.batches, other.batches, nan_equal)
+        return equal_pieces(self.batches, other.batches, same_rows, nan_equal)
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if is_foreign(other) else NotImplemented

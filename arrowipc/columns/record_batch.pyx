@@ -247,7 +247,6 @@ cdef class RecordBatch(Columns, Tabular):
             If values are broken.
         """
         cdef RecordBatch batch
-        cdef int32_t i, f, g
         if not isinstance(other, RecordBatch) and not is_foreign(other):
             return False
         batch = as_batch(other)
@@ -255,15 +254,7 @@ cdef class RecordBatch(Columns, Tabular):
             return False
         if self.plan is not batch.plan and not self.schema.equals(batch.schema, check_metadata):
             return False
-        check_native(self, "comparison")
-        check_native(batch, "comparison")
-        for i in range(self.d.plan.n_columns):
-            f = self.d.plan.columns[i]
-            g = batch.d.plan.columns[i]
-            if not same_values(self, f, self.d.nodes[f].offset, batch, g, batch.d.nodes[g].offset,
-                               self.d.length, nan_equal):
-                return False
-        return True
+        return same_rows(self, batch, nan_equal)
 
     def __eq__(self, other):
         return self.equals(other) if isinstance(other, RecordBatch) or is_foreign(other) else NotImplemented
@@ -399,6 +390,19 @@ cdef class RecordBatch(Columns, Tabular):
         from arrowipc.cdata.export import export_stream
 
         return export_stream(plan_schema(self.plan), iter([self]), requested_schema)
+
+
+def same_rows(RecordBatch batch not None, RecordBatch other not None, bint nan_equal):
+    """Whether batches of equal schemas, and as many rows, have equal values."""
+    cdef int32_t i, f, g
+    check_native(batch, "comparison")
+    check_native(other, "comparison")
+    for i in range(batch.d.plan.n_columns):
+        f, g = batch.d.plan.columns[i], other.d.plan.columns[i]
+        if not same_values(batch, f, batch.d.nodes[f].offset, other, g, other.d.nodes[g].offset, batch.d.length,
+                           nan_equal):
+            return False
+    return True
 
 
 def names_columns(items):
