@@ -56,7 +56,7 @@ EXCEPTIONS = {
     "arrowipc.columns.elements": "-O2",
     "arrowipc.payloads.group_runs": "-O2",
     "arrowipc.distinct.memo_table": "-O2",
-    "arrowipc.columns.record_batch": "-O2",
+    "arrowipc.columns.record_batch": "-O2" + ALIGNED,
     "arrowipc.distinct.unifier": "-O2",
     "arrowipc.metadata.schema_reader": "-O2",
     "arrowipc.metadata.schema_tables": "-O2",
