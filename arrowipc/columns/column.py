@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from arrowipc.arguments import Hints
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import LimitError, UnsupportedError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Column(_Elements):
         if self.field.type != (target := as_type(type)) and isinstance(target, Dictionary):
             try:
                 return self._cut(cast(self._whole(), target))
-            except UnsupportedError:
+            except (LimitError, UnsupportedError):
                 pass  # more than one array can hold: each chunk has a dictionary of its own
         return self._each(lambda array: cast(array, target))
 

@@ -494,7 +494,8 @@ cdef class Builder(Converter):
         cdef const uint8_t* valid = validity(&columns.d, 0)
         cdef int64_t count = array.length, at = columns.d.nodes[0].offset, start, end = 0
         cdef uint8_t* out
-        quota(AS_BACKED).take(array.columns, count)
+        # Eight values for each byte, however many: they do not become Python's.
+        quota(max(1 << 24, 8 * count_bytes(array.columns))).take(array.columns, count)
         out = self.room(field.first_buffer + 1, count * field.width)
         self.d.nodes[f].length = count
         while end < count:
