@@ -365,13 +365,17 @@ def schema(
 
     Parameters
     ----------
-    fields : iterable of Field or (name, type) pairs, or mapping of names to types
+    fields : iterable of Field or (name, type) pairs, mapping of names to types, or schema
+        A schema, also of another library, keeps its metadata where none are given.
     metadata : mapping or pairs of str or bytes, optional
     endianness : {"little", "big"}
         Byte order of the bodies that follow the schema.
     """
     from arrowipc.schemas import Schema
 
+    if hasattr(fields, "__arrow_c_schema__"):
+        fields = as_schema(fields)
+        metadata = fields.metadata if metadata is None else metadata
     return Schema(as_fields(fields), metadata, endianness)
 
 

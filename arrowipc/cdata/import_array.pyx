@@ -33,6 +33,7 @@ from arrowipc.read.validate cimport validate as prove
 
 from arrowipc.columns.record_batch import concat_batches
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column
+from arrowipc.schemas import numbered_field
 
 
 # -- schemas -------------------------------------------------------------------------------------------------
@@ -969,10 +970,13 @@ cdef BatchStream import_stream(object source, int level=LEVEL_NONE):
 
 
 def described_from(source, whole):
-    """The schema (`whole`) or the field that another library describes; errors as for `schema_from`."""
+    """The schema (`whole`) or the field that another library describes; errors as for `schema_from`.
+
+    The dictionaries of a field get their ids from the schema that it becomes part of: here, each would begin with 0.
+    """
     capsule = source.__arrow_c_schema__()   # held: the schema is released with it
     found = plan_schema(plan_of(schema_in(capsule), whole))
-    return found if whole else found.fields[0]
+    return found if whole else numbered_field(found.fields[0], lambda _: None)
 
 
 def batch_from(source, validate="none"):

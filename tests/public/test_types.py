@@ -197,6 +197,24 @@ def test_equality_of_fields_and_metadata() -> None:
     assert plain != T.field("b", T.int8())
 
 
+def test_a_schema_of_another_library_keeps_its_metadata_and_can_be_written() -> None:
+    words, numbers = pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.int32(), pa.int64())
+    theirs = pa.schema([("d", words), ("e", words), ("f", numbers)], metadata={"k": "v"})
+    for made in (
+        T.schema(theirs),
+        T.schema(T.schema(theirs)),
+        T.schema(list(theirs), {"k": "v"}),
+        T.schema([T.field(field.name, field.type) for field in theirs], {"k": "v"}),
+        T.schema({field.name: field.type for field in theirs}, {"k": "v"}),
+    ):
+        assert pa.schema(made).equals(theirs, check_metadata=True)
+        source = bytearray()
+        with arrowipc.new_stream(source, made) as writer:
+            writer.write({"d": ["a"], "e": ["b"], "f": [1]})
+        assert arrowipc.open_stream(source).read_all().to_pylist() == [{"d": "a", "e": "b", "f": 1}]
+    assert T.schema(theirs, {"other": "one"}).metadata == {b"other": b"one"}
+
+
 def test_equality_of_schemas() -> None:
     field = T.field("a", T.int8())
     schema, marked = T.schema([field]), T.schema([field], {"k": "v"})
