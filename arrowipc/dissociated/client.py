@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import described, instance_of
-from arrowipc.dissociated.connection import Connection, Deadline, seconds, wait
+from arrowipc.dissociated.connection import LONGER, TIMEOUT, Connection, Deadline, seconds, wait
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.protocol import Arrival, BodyType, Incoming, ident_of
@@ -219,11 +219,14 @@ class Client(BatchReader):
 
     def _next(self) -> Any:
         """Return what the stream says next, waiting for it; None: the end."""
+        arrived, deadline = -1, Deadline(None)
         while True:
             found = self.step()
             if found is not None or self.is_complete:
                 return found
-            wait(self.wanted, Deadline(self._timeout), f"{self._metadata.name} to send message {self._incoming.next}")
+            if arrived != (arrived := sum(each.arrived for each in self.connections)):
+                deadline = Deadline(self._timeout, max(each.allowance for each in self.connections))
+            wait(self.wanted, deadline, f"{self._metadata.name} to send message {self._incoming.next}{LONGER}")
 
     def read_next_batch(self) -> RecordBatch:
         """Return the next batch.
@@ -294,7 +297,7 @@ def connect(
     uri: Any,
     ident: str | bytes = b"",
     *,
-    timeout: float | None = None,
+    timeout: float | None = TIMEOUT,
     **keywords: Unpack[DecodeKeywords],
 ) -> Client:
     """Ask a server for a stream.
@@ -305,8 +308,9 @@ def connect(
         Of the server; a pair: of the metadata and of the data.
     ident : str or bytes
         Which stream: whatever the server understands, for example the ticket of a Flight endpoint.
-    timeout : float, optional
-        Seconds to wait for the server whenever nothing has arrived.
+    timeout : float or None, default 60
+        Seconds to wait for the server whenever nothing arrives: more for a source that computes longer than that
+        before its next batch; None: for ever.
     **keywords
         Those of `arrowipc.options.DecodeOptions`.
 
@@ -345,8 +349,8 @@ class Channel:
     uri : str, DissociatedUri, or a pair of them
         Of the server; a pair: of the metadata and of the data.
     limits : Limits, optional
-    timeout : float, optional
-        Seconds to wait for the server whenever nothing has arrived.
+    timeout : float or None, default 60
+        As of `connect`.
 
     Examples
     --------
@@ -360,7 +364,7 @@ class Channel:
     [3, 3, 3]
     """
 
-    def __init__(self, uri: Any, *, limits: Limits | None = None, timeout: float | None = None) -> None:
+    def __init__(self, uri: Any, *, limits: Limits | None = None, timeout: float | None = TIMEOUT) -> None:
         check_options(limits, timeout)
         self._uris = _uris(uri)
         self._limits = limits

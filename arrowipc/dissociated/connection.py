@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 #: Takes a message and the memory of its body; returns the (start, end) of what will be read of it; None: all.
 Reads = Callable[["Message", Any], Sequence[tuple[int, int]] | None]
 
+#: Seconds that a client waits for its server whenever nothing arrives, if it is not told otherwise.
+TIMEOUT = 60.0
+#: What helps if the server only takes long.
+LONGER = " (timeout= waits longer, None for ever)"
+#: Bytes in a second that a body has at least, if nothing tells how much of it came before all is there.
+SLOWEST = 1 << 20
 #: Milliseconds of one call of `poll`, which takes no more than a C int of them.
 LONGEST_POLL = 1 << 30
 
@@ -48,6 +54,8 @@ class Connection(ABC):
 
     #: Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
     poll_interval: float = math.inf
+    #: Grows whenever something arrives: by bytes, or by messages where the transport tells of nothing else.
+    arrived: int = 0
 
     def __init__(self, name: str) -> None:
         self.name = name  # of the peer, for errors
@@ -123,6 +131,11 @@ class Connection(ABC):
     def arriving(self) -> int:
         """Bytes that a message takes which has begun to arrive, and is not whole; 0: there is none."""
         return 0
+
+    @property
+    def allowance(self) -> float:
+        """Seconds more to wait for what arrives, where the transport does not tell how much of it came."""
+        return 0.0
 
     def interrupt(self) -> None:  # noqa: B027 - see the transports
         """Wake the thread that waits for `fileno`, from any thread; nothing needs to arrive afterwards."""
@@ -265,9 +278,9 @@ def seconds(name: str, value: Any) -> float | None:
 class Deadline:
     """A point in time to wait for, or none."""
 
-    def __init__(self, timeout: float | None) -> None:
-        self.timeout = timeout
-        self._at = math.inf if timeout is None else time.monotonic() + timeout
+    def __init__(self, timeout: float | None, more: float = 0.0) -> None:
+        self.timeout = math.inf if timeout is None else timeout + more
+        self._at = time.monotonic() + self.timeout
 
     @property
     def left(self) -> float:
@@ -334,7 +347,7 @@ def wait(
         only_write = sending and connection.wants_write
         descriptor = connection.fileno()
         if descriptor < 0 or not (only_write or connection.prepare_wait()):
-            return
+            return deadline.check(for_what)
         writable = select.POLLOUT if connection.wants_write else 0
         poll.register(descriptor, writable if only_write else writable | select.POLLIN)
     if alarm is not None:

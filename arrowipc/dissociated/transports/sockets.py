@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.dissociated.connection import Connection, Deadline, Frame, Listener, registered
+from arrowipc.dissociated.connection import LONGER, Connection, Deadline, Frame, Listener, registered
 from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import Reason
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
@@ -199,6 +199,7 @@ class SocketConnection(Connection):
                 self._drop()
                 raise ConnectionResetError(f"{self.name} is gone in the middle of a message")
             return True
+        self.arrived += count
         if self._target is not None:
             self._filled += count
             if self._filled == len(self._target):
@@ -480,9 +481,9 @@ def _saying(what: str) -> Iterator[None]:
     """Say in an OSError what was tried: those of sockets do not even name the address."""
     try:
         yield
-    except TimeoutError:
-        raise
     except (OSError, ValueError) as error:  # ValueError: what can be no host and no path
+        if isinstance(error, TimeoutError) and error.errno is None:
+            raise TimeoutError(f"{what}: {error}{LONGER}") from None
         if not isinstance(error, OSError) or error.errno is None:
             raise OSError(f"{what}: {error}") from None
         raise type(error)(error.errno, f"{what}: {error.strerror or error}") from None

@@ -3,7 +3,8 @@
 On the wire this is what the specification's reference example speaks: untagged messages are active messages
 with the id 0 and no header, each connection has a worker of its own on both sides, and clients ask by a
 synchronous tagged send. Both sides have to handle errors in the same mode. A client tries "peer" first, where
-UCX ends operations when a peer is lost, and "none", the reference's mode, when that is refused.
+UCX ends operations when a peer is lost. If that is refused, or not answered in a moment, it tries "none", too, which is
+the reference's mode: some servers drop the other one without a word.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_choice
-from arrowipc.dissociated.connection import Connection, Deadline, Endpoint, Frame, Listener, PeerMemory
+from arrowipc.dissociated.connection import LONGER, SLOWEST, Connection, Deadline, Endpoint, Frame, Listener, PeerMemory
 from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import SEQUENCE_MASK
 from arrowipc.dissociated.transports import ucx_worker
@@ -37,6 +38,10 @@ PATIENCE = 30.0
 LEAVING = threading.BoundedSemaphore(64)
 #: Seconds after which UCX is given a chance to do what no event told of.
 POLL_INTERVAL = 0.02
+#: Seconds that a server has to answer one way to connect before the other one is tried, too.
+MODE_PATIENCE = 1.5
+#: How the second of these attempts calls itself, for servers of ours.
+SECOND_ATTEMPT = int.from_bytes(b"arwipc 2", "little")
 
 
 class UcxConnection(Connection):
@@ -113,6 +118,7 @@ class UcxConnection(Connection):
                     f"Limits.metadata_bytes = {self._limits.metadata_bytes:,}"
                 )
             if untagged.memory is not None:
+                self.arrived += 1
                 self._inbox.append(Frame(None, memoryview(untagged.memory)))
             else:
                 self._receive(untagged)
@@ -130,6 +136,7 @@ class UcxConnection(Connection):
         return self.worker.probe(0, 0)
 
     def _receive(self, waiting: ucx_worker.Operation) -> None:
+        self.arrived += 1
         operation = self.worker.receive(waiting, announced(self.name, waiting.length, self._limits))
         if operation.is_done():
             self._deliver(operation)
@@ -138,6 +145,7 @@ class UcxConnection(Connection):
             self._receiving += operation.length
 
     def _deliver(self, operation: ucx_worker.Operation) -> None:
+        self.arrived += 1
         if operation.status < 0:
             return  # it was lost with the peer
         self._inbox.append(Frame(operation.tag, memoryview(operation.memory)))
@@ -164,6 +172,10 @@ class UcxConnection(Connection):
     def arriving(self) -> int:
         return self._receiving or len(self._receives)
 
+    @property
+    def allowance(self) -> float:
+        return self._receiving / SLOWEST
+
     def interrupt(self) -> None:
         with self.lock:
             if not self._closed:
@@ -177,8 +189,8 @@ class UcxConnection(Connection):
                 break
             if self._closed or self._ended:
                 raise ConnectionResetError(f"{self.name} is gone: {what}")
-            if self.worker.arm() and not wait_readable(self._fileno, deadline):
-                raise TimeoutError(f"{self.name} did not answer in {deadline.timeout:g} s: {what}")
+            if not deadline.left or (self.worker.arm() and not wait_readable([self.worker], deadline)):
+                raise TimeoutError(f"{self.name} did not answer in {deadline.timeout:g} s: {what}{LONGER}")
         if operation.status < 0:
             raise operation.failure(f"{self.name}: {what}")
 
@@ -223,28 +235,32 @@ class UcxConnection(Connection):
         deadline = Deadline(seconds)
         worker = self.worker
         try:
-            progress_until(worker, lambda: worker.num_outstanding == 0, deadline)
+            progress_until([worker], lambda: worker.num_outstanding == 0 or bool(worker.failure), deadline)
             if worker.num_outstanding == 0 and not worker.failure:
-                progress_until(worker, worker.hang_up().is_done, deadline)
+                ended = worker.hang_up()
+                progress_until([worker], lambda: ended.is_done() or bool(worker.failure), deadline)
         except OSError:
             return True  # gone already
         return worker.num_outstanding == 0 or bool(worker.failure)
 
 
-def progress_until(worker: ucx_worker.Worker, done: Callable[[], bool], deadline: Deadline) -> bool:
-    """Progress until something is done, or the connection broke; False: the deadline passed first."""
-    while not (done() or worker.failure):
-        worker.progress()
+def progress_until(workers: Sequence[ucx_worker.Worker], done: Callable[[], bool], deadline: Deadline) -> None:
+    """Progress until something is done, or the deadline passed."""
+    while not done():
+        for worker in workers:
+            worker.progress()
         # What this progress brought is seen a moment later.
-        if not done() and (not deadline.left or (worker.arm() and not wait_readable(worker.fileno(), deadline))):
-            return False
-    return True
+        if not done() and (
+            not deadline.left or (all(worker.arm() for worker in workers) and not wait_readable(workers, deadline))
+        ):
+            return
 
 
-def wait_readable(descriptor: int, deadline: Deadline) -> bool:
-    """Wait for a descriptor, or a moment; False: the deadline passed."""
+def wait_readable(workers: Sequence[ucx_worker.Worker], deadline: Deadline) -> bool:
+    """Wait for one of the workers, which are armed, or a moment; False: the deadline passed."""
     poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
+    for worker in workers:
+        poll.register(worker.fileno(), select.POLLIN)
     left = deadline.left
     return bool(poll.poll(1000 * min(left, POLL_INTERVAL))) or left != 0
 
@@ -320,8 +336,8 @@ class UcxListener(Listener):
                 self._listener.accept(worker, self._peer_errors)
             except OSError as error:
                 worker.close()
-                if not self._peer_errors:
-                    return None  # a client that tried "peer" first, and comes again
+                if not self._peer_errors or self._listener.client_id == SECOND_ATTEMPT:
+                    return None  # a client that tries both modes
                 raise ConnectionAbortedError(
                     f'{unpacked_name(self._listener.peer)} and this server, whose error_mode is "peer", do not '
                     f'handle errors in the same way; the reference example wants error_mode="none": {error}'
@@ -375,32 +391,41 @@ def connect_ucx(
     address, is_v6 = packed_address(uri.host, uri.port)
     name = f"ucx {uri.host}:{uri.port}"
     shared = context(uri.remote_handle is not None, is_v6)
-    deadline = Deadline(timeout)
-    try:
-        connection = _connect(shared, address, True, name, limits, deadline)
-    except ConnectionRefusedError:
-        connection = _connect(shared, address, False, name, limits, deadline)
+    connection = UcxConnection(_connect(shared, address, name, Deadline(timeout)), name, limits, is_client=True)
     if uri.remote_handle is None:
         return connection, None
     return connection, UcxPeerMemory(connection, uri.remote_handle, timeout)
 
 
-def _connect(
-    shared: ucx_worker.Context, address: bytes, peer_errors: bool, name: str, limits: Limits | None, deadline: Deadline
-) -> UcxConnection:
-    worker = ucx_worker.Worker(shared)
+def _connect(shared: ucx_worker.Context, address: bytes, name: str, deadline: Deadline) -> ucx_worker.Worker:
+    """Connect in the mode "peer", then in both; returns the first worker whose connection stands, closes the other."""
+    attempts: dict[ucx_worker.Worker, ucx_worker.Operation | None] = {}
+    standing: list[ucx_worker.Worker] = []
+
+    def is_decided() -> bool:
+        over = [(worker, flush) for worker, flush in attempts.items() if worker.failure or (flush and flush.is_done())]
+        standing[:] = [worker for worker, flush in over if flush and flush.status >= 0 and not worker.failure]
+        return bool(standing) or len(over) == len(attempts)
+
+    first = Deadline(min(MODE_PATIENCE, deadline.left / 2))
     try:
-        worker.connect(address, peer_errors)
-        standing = worker.flush()
-        if not progress_until(worker, standing.is_done, deadline):
-            raise TimeoutError(f"{name} did not answer in {deadline.timeout:g} s")
-        if worker.failure or standing.status < 0:
-            # Nobody is there, or handles errors in another mode: which of UCX's errors tells, is not certain.
-            raise ConnectionRefusedError(
-                f"connecting to {name}: {worker.failure_text()}. Both ends need the same minor version of "
-                f"UCX; this one has {'.'.join(map(str, load_library()))}"
-            )
-    except BaseException:
-        worker.close()
-        raise
-    return UcxConnection(worker, name, limits, is_client=True)
+        for peer_errors, end in ((True, first), (False, deadline)):
+            worker = ucx_worker.Worker(shared, 0 if peer_errors else SECOND_ATTEMPT)
+            attempts[worker] = None
+            worker.connect(address, peer_errors)
+            attempts[worker] = worker.flush()
+            # The one that is not answered goes on beside the other: its server may only be busy.
+            progress_until(list(attempts), is_decided, end)
+            if standing:
+                return standing[0]
+    finally:
+        for each in attempts:
+            if each not in standing[:1]:
+                each.close()
+    if not is_decided():
+        raise TimeoutError(f"{name} did not answer in {deadline.timeout:g} s{LONGER}")
+    # Nobody is there, or handles errors in another mode: which of UCX's errors tells, is not certain.
+    raise ConnectionRefusedError(
+        f"connecting to {name}: {worker.failure_text()}. Both ends need the same minor version of "
+        f"UCX; this one has {'.'.join(map(str, load_library()))}"
+    )

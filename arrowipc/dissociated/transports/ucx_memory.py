@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer
-from arrowipc.dissociated.connection import Deadline, PeerMemory
+from arrowipc.dissociated.connection import SLOWEST, Deadline, PeerMemory
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs
 from arrowipc.dissociated.memory.receiving import Place, copied, in_a_row
 from arrowipc.dissociated.memory.segments import BodyMemory, Segment, SegmentedMemory
@@ -149,7 +149,8 @@ class UcxPeerMemory(PeerMemory):
 
     def _fetch(self, key: ucx_worker.RemoteKey, places: Sequence[Place], target: memoryview) -> None:
         """Copy what is at the places."""
-        connection, deadline = self._connection, Deadline(self._timeout)
+        connection = self._connection
+        deadline = Deadline(self._timeout, len(target) / SLOWEST)
         operations = [
             connection.worker.get(key, address, target[at : at + length]) for address, length, at in in_a_row(places)
         ]

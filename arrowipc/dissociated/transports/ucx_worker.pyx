@@ -351,7 +351,7 @@ cdef class Worker:
     cdef readonly int64_t unsent    # bytes of messages that are not sent yet, at least 1 each
     cdef bint is_closed
 
-    def __cinit__(self, Context context not None):
+    def __cinit__(self, Context context not None, uint64_t client_id=0):
         cdef ucp_worker_params_t params
         cdef ucp_am_handler_param_t handler
         context.check()
@@ -363,7 +363,7 @@ cdef class Worker:
                              | UCP_WORKER_PARAM_FIELD_CLIENT_ID)
         params.thread_mode = UCS_THREAD_MODE_SERIALIZED
         params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK
-        params.client_id = <uintptr_t> <PyObject*> self
+        params.client_id = client_id
         check(ucp.worker_create(context.handle, &params, &self.handle), "UCX: making a worker")
         memset(&handler, 0, sizeof(handler))
         handler.field_mask = (UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB
@@ -818,6 +818,7 @@ cdef class Listener:
     cdef void* handle
     cdef readonly Worker worker     # whose `progress` brings requests
     cdef readonly bytes peer        # struct sockaddr_storage of the client that was accepted last; None: unknown
+    cdef readonly uint64_t client_id  # what that client calls itself; 0: nothing
 
     def __cinit__(self, Context context not None, bytes address not None):
         cdef ucp_listener_params_t params
@@ -855,6 +856,9 @@ cdef class Listener:
             raise UsageError("no client wants to connect")
         self.peer = None
         memset(&attributes, 0, sizeof(attributes))
+        attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID
+        ucp.conn_request_query(waiting.handle, &attributes)  # an error, and 0, where the client says nothing
+        self.client_id = attributes.client_id
         attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR
         if ucp.conn_request_query(waiting.handle, &attributes) == UCS_OK:
             self.peer = PyBytes_FromStringAndSize(<char*> &attributes.client_address, sizeof(sockaddr_storage))
