@@ -117,6 +117,11 @@ test: $(TEST) java ## build the wheel, install it, and run the tests against it 
 slow: $(TEST) java ## run the tests that take long: clusters, micro-batches, whole jobs, benchmarks, gigabytes, compiled peers
 	@$(INSTALLED) $(WITH_SPARK) $(SHORT_LIVED) $(PY) -m pytest $(SPREAD) -m slow $(or $(ARGS),tests benchmarks)
 
+.PHONY: system
+system: $(TEST) ## run the tests that use what a system may have, and pip does not install: flatc, a UCX beside libucx-cu12
+	@$(INSTALLED) $(PY) -m pytest $(SPREAD) -m 'not slow' $(ARGS) \
+	  tests/inline/test_fbs_layout.py tests/dissociated/test_ucx.py tests/peers/test_ucx_cpp.py
+
 .PHONY: golden
 golden: $(TEST) java ## run the tests that read Arrow's own test data: make golden ARROW_TEST_DATA=arrow-testing/data
 	@$(INSTALLED) $(WITH_SPARK) $(SHORT_LIVED) $(PY) -m pytest $(SPREAD) -m 'not slow' $(ARGS) \

@@ -196,14 +196,10 @@ def test_116_kept_as_it_is_on_request():
 @pytest.mark.parametrize(
     "name", ["int16", "utf8", "list", "dense_union", "run_end_encoded", "utf8_view", "decimal128", "map"]
 )
-def test_116_values_of_kept_batches_are_right_or_refused(name):
-    data, expected = CASES[name]
-    (rows,) = drive.from_bytes(data, ensure_native_endian=False).batches
-    try:
-        found = rows.column(0).to_pylist()
-    except ipc.ArrowIpcError as refused:
-        found = expected if "endian" in str(refused) else refused
-    assert found == expected
+def test_116_values_of_kept_batches_are_refused(name):
+    (rows,) = drive.from_bytes(CASES[name][0], ensure_native_endian=False).batches
+    with pytest.raises(ipc.ArrowIpcError, match="kept in big-endian as stored"):
+        rows.column(0).to_pylist()
 
 
 def test_116_a_reader_that_keeps_the_order_does_not_change_it_for_the_next_one():

@@ -112,8 +112,8 @@ def test_every_batch_with_a_row_that_passes_is_kept(seed):
 
 def test_the_random_filters_do_leave_batches_out():
     """Guards the law above against a Pruner that keeps everything."""
-    if COUNTED["kept"] == 0:
-        pytest.skip("the law did not run")
+    if COUNTED["kept"] == 0:  # it runs alone
+        test_every_batch_with_a_row_that_passes_is_kept()
     assert min(COUNTED.values()) > 30, COUNTED
 
 

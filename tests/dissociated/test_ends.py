@@ -1,8 +1,10 @@
 """Back-pressure, time limits, every way to leave: nothing hangs or stays behind; `d088` is one of the checklist."""
 
+import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -95,11 +97,72 @@ def test_a_silent_server_times_out_and_the_stream_goes_on_afterwards(transport):
         assert len(list(reader)) == 2
 
 
-def test_nobody_who_answers_is_a_time_out():
-    with peers.socket.create_server(("127.0.0.1", 0)) as listener:
-        uri = dissociated.DissociatedUri("arrowipc+tcp", "127.0.0.1", listener.getsockname()[1], want_data=1)
-        with pytest.raises(TimeoutError, match=r"waited 0.2 s for tcp 127.0.0.1:\d+ to send message 0"):
-            dissociated.connect(uri, timeout=0.2)
+SENT = [peers.HELLO, *(peers.frame(*each) for each in peers.dissociated(peers.written(peers.numbers())))]
+#: What a peer says before it is silent.
+SILENCES = {
+    "connect": None,
+    "first answer": b"",
+    "schema": SENT[0],
+    "in a schema": b"".join(SENT[:2])[:-9],
+    "metadata": b"".join(SENT[:2]),
+    "body": b"".join(SENT[:3]),
+    "in a body": b"".join(SENT[:4])[:-9],
+    "end": b"".join(SENT[:4]),
+}
+
+
+@contextlib.contextmanager
+def saying(family: str, words: bytes | None, pause: float = 0) -> Iterator[str]:
+    """The URI of a peer that says these words to each client, byte by byte with a pause; None: it takes nobody."""
+    name = f"@arrowipc-test-{os.getpid()}"
+    with peers.socket.socket(getattr(peers.socket, {"tcp": "AF_INET"}.get(family, "AF_UNIX"))) as listener:
+        listener.bind(("127.0.0.1", 0) if family == "tcp" else "\0" + name[1:])
+        listener.listen(0 if words is None else 8)
+        place = f"tcp://127.0.0.1:{listener.getsockname()[1]}" if family == "tcp" else f"unix:///{name}"
+        kept = []
+
+        def say() -> None:
+            with contextlib.suppress(OSError):  # the listener is closed, or the client
+                while words is not None:
+                    kept.append(listener.accept()[0])
+                    for at in range(0, len(words), 1 if pause else 1 << 20):
+                        kept[-1].sendall(words[at:][: 1 if pause else None])
+                        time.sleep(pause)
+
+        for _ in range(2 if words is None else 0):  # whose places nobody else gets
+            kept.append(peers.socket.socket(listener.family))
+            kept[-1].setblocking(False)
+            kept[-1].connect_ex(listener.getsockname())
+        with peers.beside(say):
+            yield f"arrowipc+{place}?want_data=1" + "&remote_handle=bWVtZmQ%3D" * (family == "shm")
+            listener.shutdown(peers.socket.SHUT_RDWR)
+        for each in kept:
+            each.close()
+
+
+WAITING = {"connect": lambda uri: dissociated.connect(uri), "channel": lambda uri: dissociated.Channel(uri).read()}
+
+
+@pytest.mark.parametrize("stage", SILENCES)
+@pytest.mark.parametrize(
+    ("family", "way"), [("tcp", "connect"), ("unix", "connect"), ("shm", "connect"), ("tcp", "channel")]
+)
+def test_every_wait_for_a_silent_peer_ends_by_default(family, way, stage, monkeypatch):
+    options = (dissociated.connect if way == "connect" else dissociated.Channel.__init__).__kwdefaults__
+    assert options["timeout"] == 60
+    monkeypatch.setitem(options, "timeout", 0.1)
+    said = "connecting to" if stage == "connect" else r"waited 0.1 s for .* to send message \d"
+    with (
+        saying(family, SILENCES[stage]) as uri,
+        pytest.raises(TimeoutError, match=said + r".* \(timeout= waits longer, None for ever\)"),
+    ):
+        list(WAITING[way](uri))
+
+
+def test_a_peer_that_says_a_little_now_and_then_is_not_silent():
+    with saying("unix", b"".join(SENT), 0.003) as uri, dissociated.connect(uri, timeout=1.5) as reader:
+        assert sum(map(len, SENT)) > 500
+        assert reader.read_all().num_rows == 3
 
 
 def test_a_queue_of_clients_that_is_full_is_waited_for():
@@ -196,13 +259,11 @@ def test_a_unix_socket_has_a_path_that_goes_away(tmp_path, monkeypatch):
 
 
 def test_a_server_on_ipv6():
-    if not peers.socket.has_ipv6:
-        pytest.skip("no IPv6 here")
     try:
-        server = dissociated.Server({"t": peers.numbers()}, "tcp", ("::1", 0))
+        peers.socket.create_server(("::1", 0), family=peers.socket.AF_INET6).close()
     except OSError as error:
         pytest.skip(f"no IPv6 here: {error}")
-    with server:
+    with dissociated.Server({"t": peers.numbers()}, "tcp", ("::1", 0)) as server:
         assert str(server.uri).startswith(f"arrowipc+tcp://[::1]:{server.uri.port}?")
         assert peers.read_from(str(server.uri)).num_rows == 3
 

@@ -398,7 +398,7 @@ def test_a_client_of_another_user_hears_why_it_is_sent_away_and_so_does_the_serv
         uri = str(server.uri)
         # One that does not check whose server it is, too.
         for each in (uri, re.sub("&remote_handle=[^&]*", "", uri)):
-            said, _ = start("-c", OTHER, "client", each).communicate(timeout=SECONDS)
+            said, _ = start("-c", OTHER, "client", each).communicate(timeout=3 * SECONDS)
             assert said.startswith("PermissionError ")
             assert f"{os.geteuid()}" in said or "takes clients of its own user only" in said
         assert "takes clients of its own user only" in said

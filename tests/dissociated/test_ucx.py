@@ -4,6 +4,7 @@ import importlib.util
 import random
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import time
@@ -223,6 +224,39 @@ def test_nobody_listening_is_an_oserror(library: str) -> None:
     with peer("fetch", library, TCP, uri="ucx://127.0.0.1:9?want_data=1", names=["plain"]) as client:
         assert client.process.wait(PATIENCE) == 1
         assert "ConnectionRefusedError: connecting to ucx 127.0.0.1:9" in client.words()
+
+
+@some_library
+def test_d087_every_wait_for_a_silent_peer_ends(library: str) -> None:
+    with peer("silence", library, TCP) as child:
+        (first, left), (second, left_again) = child.tell(), child.tell()
+        assert first == second == ["connecting", "first answer", "metadata", "body"]
+        assert left_again <= left
+        assert child.end() == 0
+
+
+@some_library
+def test_a_server_that_drops_the_first_mode_without_a_word_is_tried_in_the_other(library: str) -> None:
+    with peer("drop", library, TCP) as child:
+        (first, left), (second, left_again) = child.tell(), child.tell()
+        assert first == second == ["dropped", "answered"]
+        assert left_again <= left
+        assert child.end() == 0
+
+
+@pytest.mark.parametrize("mode", ["peer", "none"])
+@some_library
+def test_a_server_that_answers_late_serves_a_client_that_tries_both_modes(library: str, mode: str) -> None:
+    with peer("serve", library, TCP, error_mode=mode) as server:
+        uri, *_ = server.tell()
+        server.process.send_signal(signal.SIGSTOP)
+        with peer("fetch", library, TCP, uri=uri, names=["plain"]) as client:
+            time.sleep(3)  # by then both wait
+            server.process.send_signal(signal.SIGCONT)
+            assert client.tell() == ["plain", True, False]
+            assert client.end() == 0
+        assert clients_left(server)[0] == []
+        assert server.end() == 0
 
 
 @pytest.mark.skipif(len(LIBRARIES) < 2, reason="needs UCX of two versions: libucx0 and libucx-cu12")

@@ -264,5 +264,73 @@ def limit(size: int) -> None:
     server.close()
 
 
+def silence(**given: Any) -> None:
+    """Wait for peers that say nothing (any more); says what ended each wait, and how many descriptors that left."""
+    from arrowipc.dissociated import schemes
+    from arrowipc.dissociated.client import Client
+    from arrowipc.dissociated.connection import Deadline
+    from arrowipc.dissociated.link import Link
+    from arrowipc.dissociated.served import messages_of
+    from arrowipc.dissociated.transports.ucx import listen_ucx
+    from arrowipc.read.stream_decoder import StreamDecoder
+
+    schema, batch = [bytes(each.metadata) for each in messages_of(plain(1)[0])][:2]
+    said = {"first answer": [], "metadata": [schema], "body": [schema, batch]}
+    for _ in range(2):
+        listener = listen_ucx(("127.0.0.1", 0)).listener
+        uri = dissociated.DissociatedUri.parse(f"ucx://127.0.0.1:{listener.port}?want_data=1")
+        ends = []
+        try:
+            schemes.connect(uri, None, 0.5)
+        except TimeoutError:
+            ends.append("connecting")
+        listener.close()
+        for stage, messages in said.items():
+            client, server = pair()
+            for number, each in enumerate(messages):
+                server.send(None, [b"\1" + number.to_bytes(4, "little") + each])
+            deadline = Deadline(PATIENCE)
+            while server.unsent and deadline.left:
+                server.progress()
+                client.worker.progress()
+            reader = Client(Link(client, client), StreamDecoder())
+            try:
+                list(reader.begin(0.5))
+            except TimeoutError:
+                ends.append(stage)
+            reader.close()
+            server.close()
+        say([ends, len(os.listdir("/proc/self/fd"))])
+
+
+def drop(**given: Any) -> None:
+    """Serve as a program that drops, without a word, whom it cannot answer; says who came, and what that left."""
+    from arrowipc.dissociated.transports import ucx_worker
+    from arrowipc.dissociated.transports.ucx import connect_ucx, listen_ucx
+
+    for _ in range(2):
+        listener = listen_ucx(("127.0.0.1", 0), error_mode="none").listener
+        uri = dissociated.DissociatedUri.parse(f"ucx://127.0.0.1:{listener.port}?want_data=1")
+        workers, came = [], []
+        with ThreadPoolExecutor(1) as pool:
+            connecting = pool.submit(connect_ucx, uri, None, PATIENCE)
+            while not connecting.done():
+                listener._worker.progress()
+                if listener._listener.has_request:
+                    workers.append(ucx_worker.Worker(listener.context))
+                    try:
+                        listener._listener.accept(workers[-1], False)
+                        came.append("answered")
+                    except OSError:
+                        came.append("dropped")
+                if came[-1:] == ["answered"]:
+                    workers[-1].progress()
+        connecting.result()[0].close()
+        for worker in workers:
+            worker.close()
+        listener.close()
+        say([came, len(os.listdir("/proc/self/fd"))])
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](**json.loads(sys.argv[2]))

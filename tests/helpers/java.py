@@ -150,9 +150,8 @@ class Core(Reader):
 
     def __init__(self, folder: Path) -> None:
         jar = find_jar()
-        if jar is None:
-            raise Missing("no jar was built: make jar")
         java, path = compiled(folder, [DUMP], jar)
+        assert jar is not None, "no jar was built: make jar"
         opened = "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"
         super().__init__([java, opened, "-Xmx1g", *OPTIONS, "-cp", path, "org.arrowipc.spark.Dump"], folder)
 

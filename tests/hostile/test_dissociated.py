@@ -225,7 +225,7 @@ def test_any_argument_of_a_server_is_taken_or_named(tmp_path):
             taken += 1
             server.close()
         assert os.listdir() == []
-    assert taken < len(calls) / 4
+    assert len(calls) / 50 < taken < len(calls) / 4
 
 
 @pytest.mark.parametrize("connect", [dissociated.connect, dissociated.Channel])

@@ -217,6 +217,7 @@ def test_mutants_give_values_or_an_error(kind, codecs, drivers, parts, seed, lev
     chance = random.Random(seed)
     data = pyarrow_bytes(parts, kind=kind, compression=chance.choice(codecs))
     with bounded_memory():
+        assert all(outcome(driver, data, validate=level) != "refused" for driver in drivers)
         for _ in range(10):
             broken = overwritten(data, chance)
             assert len({outcome(driver, broken, validate=level) for driver in drivers}) == 1

@@ -42,7 +42,8 @@ def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", with_blocks("console"), ids=pages.name_of)
 def test_commands_run(page, tmp_path):
-    pytest.importorskip("arrowipc.cli")
+    pytest.importorskip("click")
+    pytest.importorskip("rich")
     pages.lay_files(tmp_path)
     for block in pages.blocks(page, "console"):
         for line in re.findall(r"^\$ ([^\n#]*)", block.code, re.MULTILINE):

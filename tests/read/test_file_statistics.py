@@ -52,10 +52,7 @@ def block_of(source: Any) -> bytes:
 def test_the_footer_says_what_the_batches_say(name):
     array = ARRAYS[name]
     theirs = pa.record_batch([array, pa.array(range(len(array)))], ["x", "id"])
-    try:
-        batch = read_batch(theirs)
-    except Exception as error:  # what pyarrow itself cannot write
-        pytest.skip(str(error))
+    batch = read_batch(theirs)
     data = file_of(batch, batch.slice(1), batch.slice(0, 0))
     found = told(data)
     assert entry_of(data) is not None

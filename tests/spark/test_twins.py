@@ -50,8 +50,9 @@ Found = dict[str, dict[str, dict[str, str]]]
 def run(folder: Path, where: str) -> Found:
     """What all twins of a place found."""
     java, jar = find_java(), find_jar()
-    if java is None or jar is None:
-        pytest.skip(NO_JAVA if java is None else "there is no jar, and none can be built")
+    if java is None:
+        pytest.skip(NO_JAVA)
+    assert jar is not None, "there is no jar, and none can be built"
     folder = folder / where.replace(" ", "-")  # whose name is no pattern: Spark takes paths for globs
     folder.mkdir(exist_ok=True)
     master, names = WHERE[where]

@@ -128,6 +128,7 @@ def check(batches: Sequence[ipc.RecordBatch], root: ipc.Schema | None = None, **
         except UsageError:
             assert options.get("file")
             assert not options.get("unify")
+            assert expected, "nothing is there that the first batch could contradict"
             continue
         before = len(out.sink)
         out.writer.write_batch(one)
