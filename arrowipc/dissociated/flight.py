@@ -5,13 +5,16 @@ It needs pyarrow, and only inside of its functions: Flight is gRPC, and pyarrow 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, wait
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from arrowipc.arguments import check_names, described
 from arrowipc.cdata.import_array import schema_from
 from arrowipc.dissociated.client import connect
+from arrowipc.dissociated.connection import LONGER, TIMEOUT
 from arrowipc.dissociated.schemes import SCHEMES
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.server import Server
@@ -185,18 +188,19 @@ class DoGet:
 
     def __init__(self, client: Any, owned: bool, ticket: Any, call_options: Any, options: dict[str, Any]) -> None:
         self._client = client if owned else None
+        self._timeout: float | None = options.get("timeout", TIMEOUT)
         self._call: Any = None
         try:
-            self._call = client.do_get(ticket, call_options)
+            self._call = _within(self._timeout, client.do_get, ticket, call_options)
             self.schema: Schema
-            self._batches, self.schema = _read(self._call, options)
+            self._batches, self.schema = _within(self._timeout, _read, self._call, options)
         except Exception as error:
             self.close()
             _raise_as_ours(error)
 
     def __iter__(self) -> Iterator[RecordBatch]:
         try:
-            for batch in self._batches:  # noqa: UP028
+            while (batch := _within(self._timeout, next, self._batches, None)) is not None:
                 yield batch
         except Exception as error:
             _raise_as_ours(error)
@@ -219,6 +223,24 @@ def _read(call: Any, options: dict[str, Any]) -> tuple[Iterator[RecordBatch], Sc
     first = next(events)
     assert isinstance(first, SchemaRead)
     return (event.batch for event in events if isinstance(event, BatchRead)), first.schema
+
+
+def _within(timeout: float | None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call in a thread, which is left behind after the timeout: gRPC has one for whole calls only."""
+    if timeout is None:
+        return function(*arguments)
+    answer: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(function(*arguments))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    Thread(target=run, name="arrowipc-do-get", daemon=True).start()
+    if not wait([answer], timeout).done:
+        raise TimeoutError(f"DoGet: waited {timeout:g} s for the server to send something{LONGER}")
+    return answer.result()
 
 
 def _raise_as_ours(error: Exception) -> Any:
@@ -258,7 +280,7 @@ def from_flight(
     flight_options : dict, optional
         Of `pyarrow.flight.connect`, for those locations.
     call_options : pyarrow.flight.FlightCallOptions, optional
-        Of DoGet, for example a timeout: gRPC has one for whole calls only, so `timeout` is not meant for it.
+        Of DoGet, for example a timeout of the whole call.
     **options
         `columns`, `validate`, `limits`, `use_threads`, `ensure_native_endian`, `timeout`: as of `connect`.
 

@@ -1,6 +1,7 @@
 """Flight as the control plane: GetFlightInfo leads to what DoGet gives, by the best way that both speak."""
 
 import contextlib
+import threading
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -270,3 +271,29 @@ def test_a_closed_reader_says_so(there):
         reader.read_next_batch()
     with contextlib.closing(from_flight(fl.FlightEndpoint(b"many", []), client=client)) as reader:
         reader.read_next_batch()  # and the call is ended in its midst
+
+
+class Silent(fl.FlightServerBase):
+    """Says nothing more from some point on."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        super().__init__("grpc://127.0.0.1:0")
+
+    def do_get(self, context, ticket):
+        def batches():
+            yield WORDS[0]
+            self.gate.wait(60)
+
+        if ticket.ticket == b"schema":
+            self.gate.wait(60)
+        return fl.GeneratorStream(WORDS[0].schema, batches())
+
+
+@pytest.mark.parametrize("stage", ["schema", "batches"])
+def test_a_wait_for_do_get_ends_by_default(stage, monkeypatch):
+    monkeypatch.setattr(flight, "TIMEOUT", 1)
+    with Silent() as server, fl.connect(f"grpc://127.0.0.1:{server.port}") as client:
+        with pytest.raises(TimeoutError, match=r"DoGet: waited 1 s .* \(timeout= waits longer, None for ever\)"):
+            list(from_flight(fl.FlightEndpoint(stage.encode(), []), client=client))
+        server.gate.set()

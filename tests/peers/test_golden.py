@@ -23,6 +23,9 @@ each_form = pytest.mark.parametrize("form", arrays.FORMS)
 BREAK_A_RULE = {
     "0.14.1/generated_decimal": "values with more digits than the precision",
     "0.14.1/generated_datetime": "date64 with a time part, times of more than a day",
+    "1.0.0-bigendian/generated_decimal": "values with more digits than the precision",
+    "1.0.0-bigendian/generated_decimal256": "values with more digits than the precision",
+    "1.0.0-bigendian/generated_datetime": "date64 with a time part, times of more than a day",
 }
 
 
