@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import struct
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._core import Descriptor, Source
@@ -17,9 +17,10 @@ from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import Closing, RecordBatchFileReader
 from arrowipc.sources.file_objects import read_at
+from arrowipc.sources.locks import LONGEST_LOOK, lock, unlock
 from arrowipc.sources.source import CONTINUATION
 from arrowipc.tables import Table
-from arrowipc.write.atomic_file import KnownPath, NewFile, lock, named, sync_directory
+from arrowipc.write.atomic_file import IN_USE, KnownPath, NewFile, named, sync_directory
 from arrowipc.write.batch_writer import DescriptorSink
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schemas import Schema
 
-#: Seconds to wait for followers, who look for a moment whether a stream has a writer.
-LONGEST_LOOK = 0.1
 #: Zeros that may be behind the end of a stream: a power failure can leave them.
 MOST_ZEROS = 1 << 20
 #: The end marker of a stream.
@@ -93,8 +92,9 @@ class ExistingFile(Closing):
     checksum: bool
     #: Where the next message may begin: after the last one.
     end: int
-    #: A batch with all dictionaries of the file as they stand.
+    #: A batch with all dictionaries of the file as they stand, and how many there are.
     last_batch: RecordBatch | None
+    num_dictionaries = 0
 
     def __init__(self, path: KnownPath) -> None:
         self._path, self._copied = path, False
@@ -131,7 +131,11 @@ class ExistingFile(Closing):
         self.batch_blocks: bytes = b"".join([BLOCK.pack(*block) for block in batches])
         self.dictionary_blocks: bytes = b"".join([BLOCK.pack(*block) for block in dictionaries])
         self.num_messages: int = 1 + len(batches) + len(dictionaries)
-        self.last_batch = RecordBatchFileReader(self._file).get_batch(-1) if dictionaries else None
+        self.last_batch = None
+        if dictionaries:
+            whole = RecordBatchFileReader(self._file)
+            self.last_batch = whole.get_batch(-1)
+            self.num_dictionaries = whole.stats.num_dictionary_batches - whole.stats.num_dictionary_deltas
 
     def tell(self, statistics: Any) -> None:
         """Add the statistics of this file's batches to those of the new footer."""
@@ -210,15 +214,18 @@ class ExistingStream:
     end: int = 0
     num_messages: int = 0
     last_batch: RecordBatch | None = None
+    num_dictionaries: int = 0  # what is written again takes the place of what was there
 
     def __init__(self, target: Any, durable: bool) -> None:
         known = _known(target)
         known.close()
         self._name = os.fspath(known)
         self._durable = durable
+        self._is_new = known.found is None
         self._is_cut = False
+        self._owner = os.getpid()
         self._file = self._locked()
-        with _examining(self._name, self._file.close):
+        with _examining(self._name, self.discard):
             size = os.lseek(self._file.fileno(), 0, os.SEEK_END)
             if size:
                 self._examine(Source(FileMap(self._file.fileno())))
@@ -227,8 +234,9 @@ class ExistingStream:
         with named(self._name):
             while True:
                 file = Descriptor(self._name, os.O_RDWR | os.O_CREAT)
-                if not lock(file, LONGEST_LOOK):
-                    raise OSError(errno.EBUSY, "in use by another writer", self._name)
+                if not lock(file.fileno(), LONGEST_LOOK):
+                    file.close()
+                    raise OSError(errno.EBUSY, IN_USE, self._name)
                 with suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(file.fileno()), os.stat(self._name)):
                         return file
@@ -276,7 +284,7 @@ class ExistingStream:
 
     def _ask(self) -> int:
         number = self._file.fileno()
-        if os.fstat(number).st_size != os.lseek(number, 0, os.SEEK_CUR):
+        if self._check_name().st_size != os.lseek(number, 0, os.SEEK_CUR):
             raise OSError(errno.ESTALE, "somebody else wrote to the stream or cut it short", self._name)
         if not self._is_cut:
             os.ftruncate(number, self.end)
@@ -284,14 +292,39 @@ class ExistingStream:
             self._is_cut = True
         return number
 
+    def _check_name(self) -> os.stat_result:
+        """Refuse to write rows that nobody can find; a file that was renamed takes what is still to come."""
+        found = os.fstat(self._file.fileno())
+        if found.st_nlink == 0:
+            raise OSError(
+                errno.ESTALE,
+                "the stream was removed, or another file took its place, and what was written to it is lost: begin "
+                "again with new_stream(path, append=True)",
+                self._name,
+            )
+        return found
+
     def commit(self) -> None:
         """Close it; with `durable`, once it is on the disk."""
-        with self._file as file, named(self._name):
+        with closing(self), named(self._name):
             if self._durable:
-                os.fsync(file.fileno())
+                os.fsync(self._file.fileno())
                 with Descriptor(os.path.dirname(os.path.realpath(self._name)), os.O_RDONLY) as folder:
                     sync_directory(folder)
+            self._check_name()
 
     def discard(self) -> None:
-        """Close it; what was written stays, without an end marker."""
+        """Close it; what was written stays, without an end marker. A file that was made for nothing goes."""
+        if self._is_new and os.getpid() == self._owner:
+            with suppress(OSError):
+                number = self._file.fileno()
+                found, written = os.fstat(number), os.lseek(number, 0, os.SEEK_CUR)
+                if found.st_size == written == 0 and os.path.samestat(found, os.stat(self._name)):
+                    os.unlink(os.path.realpath(self._name))
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file, and of its lock."""
+        if os.getpid() == self._owner:  # a forked child has the file open, too, and no say in its lock
+            unlock(self._file.fileno())
         self._file.close()

@@ -13,6 +13,7 @@ from arrowipc.errors import ArrowIpcError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.framing import checksum_of, message_kind, message_of
 from arrowipc.sources.file_objects import read_at
+from arrowipc.sources.locks import locked
 from arrowipc.sources.source import CONTINUATION
 
 #: Seconds between two looks at a file: where nothing tells of changes, and where inotify does (not of all, on NFS).
@@ -81,7 +82,10 @@ class FollowedPath:
             mine = os.fstat(self._file.fileno())
             replaced = now is not None and not os.path.samestat(now, mine)
             # Before the last look: what a writer wrote until it went is read.
-            is_left = replaced and not _has_writer(self._file.fileno())
+            is_left = False
+            if replaced:
+                with locked(self._file.fileno(), 0, shared=True) as is_left:
+                    pass
             if mine.st_size < self._at:  # cut short and begun again
                 self._at = 0
             block = self._whole_message()
@@ -133,15 +137,3 @@ class FollowedPath:
             self._is_end = len(end) == prefix and not any(end[-4:])
             return memoryview(bytes(block) + end) if self._is_end else None
         return block
-
-
-def _has_writer(descriptor: int) -> bool:
-    """Whether a writer of ours has locked a file."""
-    from fcntl import LOCK_NB, LOCK_SH, LOCK_UN, flock
-
-    try:
-        flock(descriptor, LOCK_SH | LOCK_NB)
-        flock(descriptor, LOCK_UN)
-    except OSError as error:  # also of file systems without locks
-        return isinstance(error, BlockingIOError)
-    return False

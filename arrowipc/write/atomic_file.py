@@ -9,21 +9,23 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
 import warnings
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from arrowipc._core import Descriptor
 from arrowipc.errors import ArrowIpcError
+from arrowipc.sources.locks import LONGEST_LOOK, locked, without_writer
 from arrowipc.sources.source import file_path
 
 #: File names have 255 bytes on the file systems that people use; the temporary name needs some of them.
 LONGEST_NAME = 200
 #: Seconds to wait for others who look at a file of the same folder and replace it: each takes less than a millisecond.
 LONGEST_TURN = 10.0
+#: What is wrong where a stream has a writer.
+IN_USE = "in use by another writer"
 
 
 @contextmanager
@@ -86,6 +88,10 @@ class NewFile:
         self._directory, last = os.path.split(self._target)
         self._durable = durable
         old = _old_file(self._target, self._name)
+        if old is not None:
+            with without_writer(self._target) as unused:
+                if not unused:
+                    raise OSError(errno.EBUSY, IN_USE, self._name)
         short = os.fsencode(last)[:LONGEST_NAME].decode(errors="ignore")
         temporary = os.path.join(self._directory, f".{short}.{os.getpid()}.{os.urandom(6).hex()}.tmp")
         mode = 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o666
@@ -115,34 +121,48 @@ class NewFile:
 
     def _complete(self) -> None:
         # Opened before anything changes: a directory that cannot be synced is an error while the old file is there.
-        needed = self._durable or self._known is not None
-        with Descriptor(self._directory, os.O_RDONLY) if needed else nullcontext() as directory:
+        with self._opened_directory() as directory:
             if self._durable:
                 os.fsync(self.descriptor)
             self._temporary.close()
-            kept = None
-            if directory is None or self._known is None:
-                os.replace(self._temporary.path, self._target)
-            else:
-                kept = self._replace_known(self._known, directory)
+            failure = self._replace(directory)
             self._forgotten.detach()
             if self._durable and directory is not None:
                 sync_directory(directory)
-            if kept is not None:
-                raise OSError(errno.ESTALE, kept)
+            if failure is not None:
+                raise failure
 
-    def _replace_known(self, known: KnownPath, directory: Descriptor) -> str | None:
-        """Replace the file that was there before; where that cannot be, keep the new one too, and say so."""
-        with _turn(directory) as alone:
-            if alone and known.is_at(self._target):
+    def _opened_directory(self) -> AbstractContextManager[Descriptor | None]:
+        try:
+            return Descriptor(self._directory, os.O_RDONLY)
+        except PermissionError:  # a file can be renamed there all the same
+            if self._durable or self._known is not None:
+                raise
+            return nullcontext()
+
+    def _replace(self, directory: Descriptor | None) -> OSError | None:
+        """Take the place of the old file; where that cannot be, keep the new one too, and return why.
+
+        Whoever replaces any file there waits a moment for others; whoever replaces one that is known, for longer.
+        """
+        known, wait = self._known, LONGEST_LOOK if self._known is None else LONGEST_TURN
+        with (
+            nullcontext(True) if directory is None else locked(directory.fileno(), wait) as alone,
+            without_writer(self._target) as unused,
+        ):
+            if not alone and known is not None:
+                code, reason = errno.ESTALE, f"another process locked the folder of the file for {wait:.0f} s"
+            elif known is not None and not known.is_at(self._target):
+                code = errno.ESTALE
+                reason = "the file was replaced, changed or removed after it was opened here"
+            elif not unused:
+                code, reason = errno.EBUSY, IN_USE
+            else:
                 os.replace(self._temporary.path, self._target)
                 return None
         kept = self._temporary.path.removesuffix(".tmp") + ".kept"
         os.rename(self._temporary.path, kept)
-        reason = "the file was replaced, changed or removed after it was opened here"
-        if not alone:
-            reason = f"another process locked the folder of the file for {LONGEST_TURN:.0f} s"
-        return f"{reason}: it stays as it is, and the complete new file is kept as {kept!r}"
+        return OSError(code, f"{reason}: it stays as it is, and the complete new file is kept as {kept!r}")
 
     def discard(self) -> None:
         """Remove what was written; the destination stays as it was."""
@@ -150,40 +170,6 @@ class NewFile:
         self._forgotten.detach()
         if self._known is not None:
             self._known.close()
-
-
-def lock(file: Descriptor, seconds: float) -> bool:
-    """Lock a file or a folder until it is closed; False if another process keeps the lock for so long."""
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            flock(file.fileno(), LOCK_EX | LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.005)
-        except OSError:  # NFS, for example, locks no directories
-            return True
-
-
-@contextmanager
-def _turn(directory: Descriptor) -> Iterator[bool]:
-    """Lock a directory against others that replace files in it; False if another process keeps the lock.
-
-    The lock is one of the directory: people lock files of theirs for purposes of their own. File systems without locks
-    leave only the moment between the last look at a file and its replacement.
-    """
-    from fcntl import LOCK_UN, flock
-
-    try:
-        yield lock(directory, LONGEST_TURN)
-    finally:
-        # Also that of a child process that was forked meanwhile.
-        with suppress(OSError, ValueError):
-            flock(directory.fileno(), LOCK_UN)
 
 
 class _Temporary:

@@ -704,8 +704,10 @@ cdef class BatchWriter:
             existing.tell(self.annotate.file)
         if existing.last_batch is not None:
             self.accept(existing.last_batch)
-            if self.dictionaries is not None:
-                self.dictionaries.know(existing.last_batch)
+            if (self.dictionaries is not None
+                    and self.dictionaries.know(existing.last_batch) < existing.num_dictionaries):
+                raise UnsupportedError("append: the file has a dictionary inside another one, which is missing: write "
+                                       "it again with arrowipc.copy()")
 
     cdef int set_plan(self, object schema) except -1:
         cdef LimitsData limits

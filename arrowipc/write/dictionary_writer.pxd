@@ -61,7 +61,7 @@ cdef class WrittenDictionaries:
     # Appends to `emissions` what must go out before `batch`, inner dictionaries before outer ones, and
     # returns the batch to write: `batch` itself, or one with remapped indices. What raises changes nothing.
     cdef Columns before(self, Columns batch, list emissions)
-    # Begins with the dictionaries of `batch`, which whoever reads the file or stream has.
+    # Begins with the dictionaries of `batch`, which whoever reads the file or stream has; returns how many they are.
     cdef int know(self, Columns batch) except -1
     # What remains to be written when a file is closed.
     cdef list at_close(self)

@@ -257,16 +257,21 @@ cdef class WrittenDictionaries:
 
     cdef int know(self, Columns batch) except -1:
         cdef Written w
-        cdef TransposeMap map
-        self.before(batch, [])
+        cdef Brought one
+        cdef int count = 0
+        check_native(batch, "appending")
+        self.gather(batch, self.encoded, self.top, self.plan, None)
         for w in self.order:
-            for map in w.unifier.recent if self.unify else ():
-                if not map.identity:
+            # An empty dictionary is one, too: only what `batch` has none for is still to be written.
+            one = longest(w)
+            w.sent = None if one is None else one.values
+            count += one is not None
+            for one in w.brought.values() if self.unify else ():
+                if not w.unifier.add(one.values, one.place).identity:
                     raise UsageError(f"append: dictionary {w.id} has a value twice, so that it cannot be merged with "
                                      "others: leave unify_dictionaries out")
-            if not self.file and w.sent.d.length == 0:
-                w.sent = None   # nobody may have written it
-        return 0
+            w.brought = {}
+        return count
 
     cdef list at_close(self):
         cdef list made = []

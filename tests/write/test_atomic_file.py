@@ -109,14 +109,58 @@ def test_two_writers_of_one_path_do_not_meet(old):
     assert os.listdir(old.parent) == [old.name]
 
 
-def test_a_writer_that_could_not_begin_leaves_nothing(old):
-    for options in ({"compression": {"no": "lz4"}}, {"coalesce_rows": -1}, {"metadata": 7}, {"alignment": 5}):
-        with pytest.raises((UsageError, TypeError)):
-            ipc.new_file(old, batch_of(1).schema, **options)
-        assert untouched(old)
-    with pytest.raises(UsageError, match="nothing was written and no schema was given"):
-        ipc.new_file(old).close()
-    assert untouched(old)
+#: Arguments that no writer takes, or none that writes `batch_of(1)`.
+REFUSED: list[dict[str, object]] = [
+    {"compression": "nope"},
+    {"compression": {"no": "lz4"}},
+    {"compression": "lz4", "metadata_version": "V4"},
+    {"compression_level": 1},
+    {"compression": "zstd", "compression_level": 99},
+    {"compression": "zstd", "min_space_savings": 2},
+    {"alignment": 5},
+    {"metadata_version": "V9"},
+    {"coalesce_rows": -1},
+    {"coalesce_rows": "many"},
+    {"statistics": ["nope"]},
+    {"statistics": 5},
+    {"checksum": True, "metadata_version": "V4"},
+    {"options": 5},
+    {"metadata": 7},
+    {"schema": 5},
+    {"schema": "x"},
+    {"nope": True},
+]
+
+
+@pytest.mark.parametrize("append", [False, True])
+@pytest.mark.parametrize("begin", [ipc.new_file, ipc.new_stream])
+@pytest.mark.parametrize("there", [False, True])
+def test_a_writer_that_could_not_begin_leaves_the_folder_as_it_was(tmp_path, begin, append, there):
+    path = tmp_path / "x"
+    if there:
+        with begin(path, durable=False) as writer:
+            writer.write(batch_of(0))
+    (tmp_path / "link").symlink_to(path)
+    before = [os.lstat(each) for each in sorted(tmp_path.iterdir())], there and path.read_bytes(), descriptors()
+
+    def is_untouched() -> bool:
+        for each, found in zip(sorted(tmp_path.iterdir()), before[0], strict=True):
+            now = os.lstat(each)
+            assert all(getattr(now, name) == getattr(found, name) for name in ("st_ino", "st_size", "st_mtime_ns"))
+        return before[1:] == (there and path.read_bytes(), descriptors())
+
+    for arguments in REFUSED:
+        for name in (path, tmp_path / "link"):
+            with pytest.raises((UsageError, TypeError, ValueError, ipc.ArrowIpcError)):
+                begin(name, **{"schema": batch_of(1).schema, "append": append, **arguments})
+            assert is_untouched(), arguments
+    if not (append and there):
+        with pytest.raises(UsageError, match="nothing was written and no schema was given"):
+            begin(path, append=append).close()
+        assert is_untouched()
+    with pytest.raises(ZeroDivisionError), begin(path, append=append):
+        raise ZeroDivisionError
+    assert is_untouched()
 
 
 def test_the_end_of_the_interpreter_leaves_the_old_file(old):

@@ -2,15 +2,19 @@
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers import forge
-from helpers.arrays import batch_of_columns, pyarrow_bytes
+from helpers.arrays import batch_of_columns, pyarrow_bytes, read_by_pyarrow
 from helpers.forge import INT8, UTF8, encoding, field, i8, i32, stream
+from helpers.processes import rounds
 from helpers.randoms import LONG, plans
 from hypothesis import given, strategies as st
 
@@ -19,6 +23,9 @@ from arrowipc import FormatError, UsageError, types
 from arrowipc.events import BatchRead, DictionaryRead
 
 WORDS = pa.dictionary(pa.int8(), pa.string())
+SHARED = ipc.types.schema(
+    [(name, types.Dictionary(types.Int(8, True), types.Utf8(), False, 0)) for name in ("c0", "c1")]
+)
 STREAMS = [{}, {"deltas": True}, {"unify": True}, {"deltas": True, "unify": True}]
 INDICES = [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]
 FILES = [{"file": True, **options} for options in STREAMS]
@@ -213,11 +220,8 @@ def pairs(rows: Sequence[int | None], outer: Sequence[tuple[int, int]], a: Seque
     return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int16()), values)
 
 
-@pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
-@given(st.integers(0, 2**32))
-def test_the_law_holds_for_nested_dictionaries(options: dict[str, bool], seed: int) -> None:
-    """099: inner before outer, and the outer refers to the inner as the reader holds it."""
-    chance = random.Random(seed)
+def nested_parts(chance: random.Random) -> list[list[pa.Array]]:
+    """Columns of batches, whose dictionaries have dictionaries inside, at least one."""
     word = lambda: chance.choice(["a", "b", None, "c", LONG])  # noqa: E731
     inner: list[Any] = [word()]
     outer: list[Any] = []
@@ -235,8 +239,98 @@ def test_the_law_holds_for_nested_dictionaries(options: dict[str, bool], seed: i
         shuffled = chance.sample(range(len(inner)), len(inner))
         b = [inner[i] for i in shuffled]
         both_b = [(x, None if y is None else shuffled.index(y)) for x, y in both]
-        parts.append(batch_of_columns(lists(rows, outer, inner), pairs(more, both_b, inner, b)))
-    check(parts, **options)
+        parts.append([lists(rows, outer, inner), pairs(more, both_b, inner, b)])
+    return parts
+
+
+@pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
+@given(st.integers(0, 2**32))
+def test_the_law_holds_for_nested_dictionaries(options: dict[str, bool], seed: int) -> None:
+    """099: inner before outer, and the outer refers to the inner as the reader holds it."""
+    check([batch_of_columns(*columns) for columns in nested_parts(random.Random(seed))], **options)
+
+
+def flat_parts(chance: random.Random) -> list[list[pa.Array]]:
+    """Columns of batches, with two dictionaries that begin empty or not, and grow, shrink and change."""
+    word = lambda: chance.choice(["a", "b", None, "c", LONG])  # noqa: E731
+    versions: list[list[Any]] = [[word() for _ in range(chance.choice([0, 0, 2]))] for _ in range(2)]
+    parts = []
+    for _ in range(chance.randint(1, 5)):
+        count = chance.choice([0, 1, 3])
+        columns = []
+        for values in versions:
+            rows = [chance.choice([None, chance.randrange(len(values))] if values else [None]) for _ in range(count)]
+            columns.append(column(rows, values))
+        parts.append(columns)
+        versions = [evolved(values, word, chance) for values in versions]
+    return parts
+
+
+def written(path: Path, kind: str, append: bool, like: Any, batches: Iterable[Any], **options: Any) -> list[list[str]]:
+    """What a writer took of some batches; one that is refused, or a writer that is, changes nothing."""
+    taken = []
+    before = path.read_bytes() if path.exists() else None
+    try:
+        with (ipc.new_file if kind == "file" else ipc.new_stream)(path, like, append=append, **options) as out:
+            for one in batches:
+                with suppress(UsageError):
+                    out.write(one)
+                    taken.append(rows(one))
+    except UsageError:
+        assert not taken
+        assert (path.read_bytes() if path.exists() else None) == before
+    return taken
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("shape", ["flat", "shared", "nested"])
+@pytest.mark.parametrize("kind", ["file", "stream"])
+def test_whatever_is_there_is_continued_so_that_all_readers_find_every_batch(tmp_path, kind, shape) -> None:
+    """Random histories: who wrote first and how, and who appended how; each state is read by pyarrow and by us."""
+    how = [{"dictionary_deltas": deltas, "unify_dictionaries": unify} for deltas in (None, True) for unify in (0, 1)]
+    seen: Counter[str] = Counter()
+    for seed in range(rounds(60, 3000)):
+        chance, path = random.Random(f"{kind} {shape} {seed}"), tmp_path / f"{seed}"
+        parts = nested_parts(chance) if shape == "nested" else flat_parts(chance)
+        batches = [batch_of_columns(*columns) for columns in parts]
+        like = SHARED if shape == "shared" else batches[0].schema
+        first = chance.choice(["pyarrow", "ours", "nothing"])
+        expected: list[list[str]] = []
+        if first == "pyarrow" and shape != "shared":
+            names, cut = [f"c{i}" for i in range(len(parts[0]))], chance.randint(0, 1)
+            tables = [pa.record_batch(columns, names=names) for columns in parts[:cut]]
+            path.write_bytes(pyarrow_bytes(tables, kind, pa.record_batch(parts[0], names=names).schema))
+            expected += [rows(one) for one in batches[:cut]]
+            del batches[:cut]
+        elif first == "ours":
+            cut = chance.randint(0, 2)
+            options = {"checksum": chance.random() < 0.3, "durable": False, **chance.choice(how)}
+            expected += written(path, kind, False, like, batches[:cut], **options)
+            del batches[:cut]
+        while batches:
+            cut = chance.randint(0, 2)
+            data = path.read_bytes() if path.exists() else b""
+            torn = data[: len(data) - chance.randint(0, 8)] if kind == "stream" else data  # without its end marker
+            if data:
+                path.write_bytes(torn)
+            added = written(path, kind, True, like, batches[:cut], durable=False, **chance.choice(how))
+            if data and path.read_bytes() == torn:
+                path.write_bytes(data)
+            expected += added
+            seen["taken"] += len(added)
+            del batches[:cut]
+            if not path.exists():
+                continue
+            with ipc.open(path, validate="strict", verify=None) as reader:
+                assert [rows(one) for one in reader] == expected, seed
+            seen["read"] += 1
+            report = ipc.validate(path)
+            assert report.ok, (seed, report)
+            if shape != "nested":  # with checksums, others see a last batch without rows
+                found = read_by_pyarrow(path.read_bytes(), kind)[1]
+                texts = [[repr(one.to_pylist()) for one in batch.columns] for batch in found]
+                assert texts in (expected, [*expected, ["[]", "[]"]]), seed
+    print(seen)
 
 
 # -- the rules, one by one -----------------------------------------------------------------------------------
@@ -436,10 +530,6 @@ def test_099_an_outer_dictionary_that_a_batch_lacks_goes_empty_when_its_inner_on
 
 
 # -- shared ids ----------------------------------------------------------------------------------------------
-
-SHARED = ipc.types.schema(
-    [(name, types.Dictionary(types.Int(8, True), types.Utf8(), False, 0)) for name in ("c0", "c1")]
-)
 
 
 def test_092_columns_that_share_an_id_are_written_once():

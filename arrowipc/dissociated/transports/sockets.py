@@ -11,7 +11,6 @@ from __future__ import annotations
 import array
 import contextlib
 import errno
-import fcntl
 import os
 import socket
 import stat
@@ -22,12 +21,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.dissociated.connection import LONGER, Connection, Deadline, Frame, Listener, registered
+from arrowipc._core import Descriptor
+from arrowipc.dissociated.connection import LONGER, Connection, Deadline, Frame, Listener
 from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import Reason
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
 from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
+from arrowipc.sources.locks import locked
 
 if TYPE_CHECKING:
     from arrowipc.read.framing import Message
@@ -500,7 +501,7 @@ def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = Fa
                 sock.bind(unix_address(path))
                 sock.listen(64)
             else:
-                with _alone_in(os.path.dirname(path), sock):
+                with _alone_in(os.path.dirname(path)):
                     _bind_path(sock, path)
                     sock.listen(64)
     except BaseException:
@@ -510,23 +511,15 @@ def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = Fa
 
 
 @contextlib.contextmanager
-def _alone_in(folder: str, sock: socket.socket) -> Iterator[None]:
+def _alone_in(folder: str) -> Iterator[None]:
     """Keep other servers from taking a path in a folder: a socket that was just bound does not answer yet."""
     try:
-        handle, unlock = registered(sock, os.open, folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = Descriptor(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         yield  # not to be read: binding will tell
         return
-    try:
-        end = time.monotonic() + FOLDER_WAIT  # whoever holds the lock for longer is none of ours
-        while time.monotonic() < end:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            time.sleep(RETRY)
+    with directory, locked(directory.fileno(), FOLDER_WAIT):  # whoever holds the lock for longer is none of ours
         yield
-    finally:
-        unlock()
 
 
 def _bind_path(sock: socket.socket, path: str) -> None:

@@ -1,0 +1,220 @@
+"""Writers of one path: a row that was reported as written is in a file, or somebody got an error.
+
+Two writers of all kinds do their steps in every order; a writer that replaces the file, as it was told to, ends the
+rows of those that were closed before.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.arrays import batch_of, column_of, ipc_bytes
+from helpers.memory import descriptors
+from helpers.processes import printed, rounds, run_python, start
+
+import arrowipc as ipc
+from arrowipc import existing
+from arrowipc.sources import locks
+from arrowipc.write import atomic_file
+from arrowipc.write.atomic_file import KnownPath
+
+#: How a writer begins; the command line gives a KnownPath to what it writes with.
+WRITERS: dict[str, Callable[[Path], Any]] = {
+    "new_stream": lambda path: ipc.new_stream(path, durable=False),
+    "new_file": lambda path: ipc.new_file(path, durable=False),
+    "append to a stream": lambda path: ipc.new_stream(path, append=True, durable=False),
+    "append to a file": lambda path: ipc.new_file(path, append=True, durable=False),
+    "the command line": lambda path: ipc.new_stream(KnownPath(path), durable=False),
+}
+#: What replaces or removes the file in one step.
+OTHERS: dict[str, Callable[[Path], Any]] = {
+    "recover": lambda path: ipc.recover(path, into=path, durable=False),
+    "somebody's rename": lambda path: os.replace(_other(path), path),
+    "unlink": os.unlink,
+    "rotation": lambda path: path.rename(path.with_name("rotated")),
+}
+#: Writers and others that replace what is there without a look: nobody's rows are expected behind them. The command
+#: line replaces what was there when it began.
+REPLACING = {"new_stream", "new_file", "somebody's rename", "unlink"}
+BEFORE = {"nothing": None, "a stream": ipc_bytes(batch_of(0), "stream"), "a file": ipc_bytes(batch_of(0), "file")}
+
+
+def _other(path: Path) -> Path:
+    path.with_name("other").write_bytes(ipc_bytes(batch_of(0), "stream"))
+    return path.with_name("other")
+
+
+class Actor:
+    """Takes its steps until one is refused; says which rows it has reported."""
+
+    def __init__(self, kind: str, path: Path, row: int) -> None:
+        self.kind, self.path, self.row = kind, path, row
+        self.writer: Any = None
+        self.error: str | None = None
+        self.is_told = True
+        self.reported: set[int] = set()
+
+    def steps(self) -> list[Callable[[], None]]:
+        if self.kind in OTHERS:
+            return [self.act]
+        return [self.begin, self.write, self.close]
+
+    def take(self, step: Callable[[], None]) -> bool:
+        """Whether a step was taken; the error of one that was not is the last word of this actor."""
+        if self.error is not None:
+            return False
+        try:
+            step()
+        except (OSError, ipc.FormatError) as error:
+            self.error = repr(error)
+            if self.writer is not None:
+                self.writer.abandon("")
+            told = isinstance(error, OSError) and error.errno in (errno.EBUSY, errno.ESTALE)
+            self.is_told = str(self.path) in str(error) if told else type(error) in (ipc.FormatError, FileNotFoundError)
+        return self.error is None
+
+    def act(self) -> None:
+        OTHERS[self.kind](self.path)
+
+    def begin(self) -> None:
+        self.writer = WRITERS[self.kind](self.path)
+
+    def write(self) -> None:
+        self.writer.write(batch_of(self.row))
+
+    def close(self) -> None:
+        self.writer.close()
+        self.reported = {self.row}
+
+
+def orders(first: Actor, second: Actor) -> Iterator[list[tuple[Actor, Callable[[], None]]]]:
+    """The steps of both in every order."""
+    total = len(first.steps()) + len(second.steps())
+    for places in combinations(range(total), len(first.steps())):
+        mine, theirs = iter(first.steps()), iter(second.steps())
+        yield [(first, next(mine)) if i in places else (second, next(theirs)) for i in range(total)]
+
+
+def rows_in(folder: Path) -> set[int]:
+    """All rows of all files, also of the hidden ones that are kept."""
+    found: set[int] = set()
+    for path in folder.iterdir():
+        assert path.suffix != ".tmp"
+        with ipc.open(path) as reader:
+            found.update(reader.read_all().to_pydict().get("x", ()))
+    return found
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("second", [*WRITERS, *OTHERS])
+@pytest.mark.parametrize("first", WRITERS)
+def test_no_row_that_was_reported_is_lost_without_an_error(tmp_path, monkeypatch, first, second, before):
+    for module in (locks, existing, atomic_file):
+        monkeypatch.setattr(module, "LONGEST_LOOK", 0)
+    opened = descriptors()
+    for number in range(len(list(orders(Actor(first, tmp_path, 1), Actor(second, tmp_path, 2))))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = folder / "x"
+        if BEFORE[before] is not None:
+            path.write_bytes(BEFORE[before])
+        actors = Actor(first, path, 1), Actor(second, path, 2)
+        order, expected, known = list(orders(*actors))[number], set(), set()
+        for actor, step in order:
+            if step.__name__ == "begin" and actor.kind == "the command line":
+                known = set(expected)
+            taken = actor.take(step)
+            if taken and step.__name__ in ("close", "act"):
+                expected -= (
+                    expected if actor.kind in REPLACING else known if actor.kind == "the command line" else set()
+                )
+                expected |= actor.reported
+        told = [(actor.kind, step.__name__) for actor, step in order]
+        errors = [actor.error for actor in actors]
+        assert all(actor.is_told for actor in actors), errors
+        assert expected <= rows_in(folder), (told, errors)
+        assert descriptors() <= opened
+
+
+HARNESS = """
+import errno, os, random, sys, time
+import arrowipc as ipc
+path, work, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+sys.stdin.readline()
+done = 0
+while done < count:
+    try:
+        if work == "recover":
+            ipc.recover(path, into=path, durable=False)
+        else:
+            with ipc.new_stream(path, append=True, durable=False) as writer:
+                writer.write({"x": [int(work) + done]})
+        done += 1
+    except OSError as error:  # another one is at work
+        assert error.errno == errno.EBUSY or (work == "recover" and error.errno == errno.ESTALE), error
+        time.sleep(random.random() / 1000)
+"""
+
+
+@pytest.mark.campaign
+def test_processes_that_append_to_a_stream_and_replace_it_lose_no_row(tmp_path):
+    path, count = tmp_path / "x.arrows", rounds(20, 1000)
+    path.write_bytes(ipc_bytes(batch_of(-1), "stream"))
+    works = [0, count, 2 * count, "recover"]
+    children = [start("-c", HARNESS, path, work, count) for work in works]
+    for child in children:
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    for child in children:
+        child.communicate(timeout=60 + count)
+        assert child.returncode == 0
+    assert sorted(column_of(path)) == list(range(-1, 3 * count))
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+FORKED = """
+import os, signal, sys, time
+import arrowipc as ipc
+path, way = sys.argv[1:]
+schema = ipc.schema({"x": "int64"})
+writer = ipc.new_stream(path, schema, append=True, durable=False)
+writer.write({"x": [1]})
+child = os.fork()
+if child == 0:
+    if way == "stays":
+        time.sleep(60)
+    try:  # what a child does with the writer takes no lock away
+        writer.abandon("") if way == "abandons" else sys.exit()
+    finally:
+        os._exit(0)
+try:
+    if way != "stays":
+        os.waitpid(child, 0)
+        try:
+            ipc.new_stream(path, append=True)
+            raise SystemExit("the lock was lost")
+        except OSError as error:
+            assert "in use by another writer" in str(error), error
+    writer.write({"x": [2]})
+    writer.close()
+    with ipc.new_stream(path, append=True, durable=False) as writer:
+        writer.write({"x": [3]})
+    ipc.recover(path, into=path, durable=False)
+    refused = ipc.new_stream(path, append=True, durable=False)
+    refused.abandon("")
+    with ipc.new_stream(path, append=True, durable=False) as writer:
+        writer.write({"x": [4]})
+finally:
+    if way == "stays":
+        os.kill(child, signal.SIGKILL)
+print(ipc.open_stream(path).read_all().to_pydict()["x"])
+"""
+
+
+@pytest.mark.parametrize("way", ["stays", "ends", "abandons"])
+def test_a_lock_ends_with_its_writer_whatever_children_were_forked(tmp_path, way):
+    assert printed(run_python(FORKED, tmp_path / "x", way)) == "[1, 2, 3, 4]\n"
