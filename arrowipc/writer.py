@@ -291,9 +291,9 @@ def new_stream(
     FormatError
         What is to be appended to is no stream, or damaged before its end.
     OSError
-        The sink cannot be opened, or (EBUSY) another writer appends to the stream there. Later, `write` and `close` raise
-        ESTALE if the stream that they append to was removed or replaced, and `close` raises EBUSY if another writer
-        appends to the stream that would be replaced: the new one is kept beside it then, and the error says where.
+        The sink cannot be opened, or (EBUSY) another writer appends to the stream there. Later, `write` and `close`
+        raise ESTALE if the stream that they append to was removed or replaced, and `close` raises EBUSY if another
+        writer appends to the stream that would be replaced: the new one is kept beside it, and the error says where.
 
     Examples
     --------

@@ -140,6 +140,25 @@ def test_no_row_that_was_reported_is_lost_without_an_error(tmp_path, monkeypatch
         assert descriptors() <= opened
 
 
+@pytest.mark.parametrize("name", ["new_stream", "new_file", "the command line", "recover"])
+def test_a_stream_that_somebody_appends_to_is_not_replaced(tmp_path, name):
+    """Neither where a writer begins meanwhile, nor where it has begun before: what it has made is kept then."""
+    path = tmp_path / "x"
+    begun = WRITERS[name](path) if name in WRITERS else None
+    with WRITERS["append to a stream"](path) as writer:
+        writer.write(batch_of(1))
+        with pytest.raises(OSError, match="in use by another writer") as error:
+            (WRITERS | OTHERS)[name](path)
+        assert (error.value.errno, error.value.filename) == (errno.EBUSY, str(path))
+        if begun is not None:
+            begun.write(batch_of(2))
+            with pytest.raises(OSError, match="the complete new file is kept as"):
+                begun.close()
+        writer.write(batch_of(3))
+    assert column_of(path) == [1, 3]
+    assert [column_of(each) for each in tmp_path.iterdir() if each != path] == [[2]] * (begun is not None)
+
+
 HARNESS = """
 import errno, os, random, sys, time
 import arrowipc as ipc
