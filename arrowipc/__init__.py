@@ -18,11 +18,12 @@ Examples
 # What `importlib.machinery` offers, without the packages that it loads.
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import EXTENSION_SUFFIXES, ExtensionFileLoader
-from sys import meta_path, modules
+from sys import is_finalizing, meta_path, modules
 
 # Not typing.TYPE_CHECKING: importing typing takes longer than the rest of `import arrowipc`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 __version__ = "0.1.0"
@@ -57,6 +58,31 @@ class _CompiledFinder:
 
 
 meta_path.insert(0, _CompiledFinder)
+
+
+class _Registered:
+    """Keeps the modules that were imported importable while the interpreter ends.
+
+    Methods import what they need when they are called, also from ``__del__``. The interpreter forgets all modules
+    before it removes the last objects. It forgets this object, too: then the modules are registered again.
+    """
+
+    package = modules[__name__]
+
+    def __del__(self) -> None:
+        if is_finalizing():
+            modules.update([(module.__name__, module) for module in self.found_in(self.package)])
+
+    @classmethod
+    def found_in(cls, package: "Any") -> "Iterator[Any]":
+        """A package, and all modules in it that were imported."""
+        yield package
+        for name, value in vars(package).copy().items():
+            if type(value) is type(package) and value.__name__ == f"{package.__name__}.{name}":
+                yield from cls.found_in(value)
+
+
+modules["arrowipc._registered"] = _Registered()  # type: ignore[assignment]
 
 # The modules that hold public names, and these.
 _PUBLIC = """
@@ -133,9 +159,9 @@ def __getattr__(name: str) -> "Any":
         return _module(f"arrowipc.{name}")
     home = _HOMES.get(name)
     if home is None:
-        # With `name` and `obj` the interpreter adds what else may have been meant.
-        words = f"module 'arrowipc' has no attribute {name!r}" + (f": {_INSTEAD[name]}" if name in _INSTEAD else "")
-        raise AttributeError(words, name=name, obj=modules[__name__])
+        from arrowipc.arguments import missing
+
+        raise missing("module 'arrowipc'", name, modules[__name__], _INSTEAD)
     try:
         value = getattr(_module(home), name)
     except ImportError as error:

@@ -1,6 +1,8 @@
 import os
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Self, TypeAlias, final
+
+forgetting: list[Callable[[], object]]
 
 def release_unused() -> None: ...
 

@@ -134,6 +134,8 @@ def release_unused() -> None:
     """
     for each in recents:
         (<Recent> each).forget()
+    for forget in forgetting:
+        forget()
     drop_blocks()
 
 
@@ -142,6 +144,8 @@ def release_unused() -> None:
 
 # All that were made: by modules, once each. `release_unused` empties them.
 cdef list recents = []
+# What else `release_unused` calls: functions of other modules that keep something.
+forgetting = []
 
 
 cdef class Recent:

@@ -6,7 +6,13 @@ from _collections_abc import Mapping  # loaded by now; `collections.abc` also lo
 from _operator import index
 from sys import version_info
 
-from arrowipc.errors import UnsupportedError, UsageError, showable
+from arrowipc.errors import (
+    ArrowIpcError,
+    UnsupportedError,
+    UsageError,
+    printable as printable,  # where it is imported from
+    showable,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,6 +127,14 @@ def bytes_taken(sink: object, size: int, answer: object) -> int:
     return count
 
 
+def equals_foreign(mine: Any, other: object) -> bool:
+    """Whether an object equals one of another library; one that cannot be read is not equal."""
+    try:
+        return bool(mine.equals(other))
+    except (ArrowIpcError, TypeError, ValueError):
+        return False
+
+
 def refuse_async(value: object, methods: Iterable[str], instead: str) -> None:
     """Refuse a source or sink of an event loop, which has such coroutine functions or is an async iterator."""
     for name in methods:
@@ -186,6 +200,16 @@ def order_of(what: str, axes: Iterable[SupportsIndex], ndim: int) -> tuple[int, 
     return order
 
 
+def check_flag(what: str, value: Any) -> bool:
+    """Return an argument that must be True or False, also those of NumPy, as a bool; else a `UsageError`."""
+    if value is True or value is False:
+        return value
+    kind = type(value)
+    if kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise UsageError(f"{what} must be True or False, found {described(value)}")
+
+
 def check_integer(what: str, value: int, low: int, high: int) -> int:
     """Return an argument that must be an int, no bool, from `low` to `high`; else a `UsageError`."""
     if type(value) is not int or not low <= value <= high:
@@ -241,15 +265,17 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
 
 
 #: What rows and columns have in libraries that compute.
-_COMPUTED = frozenset(
-    [
-        *("aggregate", "argsort", "describe", "diff", "group_by", "groupby", "groups", "index", "is_nan"),
-        *("join", "join_asof", "max", "mean", "merge", "min", "pivot", "quantile", "query", "sort", "sort_by"),
-        *("sort_values", "std", "sum", "value_counts", "var", "with_columns"),
-    ]
+_COMPUTED = (
+    *("aggregate", "argsort", "describe", "diff", "group_by", "groupby", "groups", "index", "is_nan"),
+    *("join", "join_asof", "max", "mean", "merge", "min", "pivot", "quantile", "query", "sort", "sort_by"),
+    *("sort_values", "std", "sum", "value_counts", "var", "with_columns"),
 )
-#: Other names of pyarrow, and what we have instead.
+#: Names of other libraries, and what we have instead.
 _INSTEAD = {
+    **dict.fromkeys(
+        _COMPUTED,
+        "arrowipc does not compute; to_arrow(), to_polars() and to_pandas() hand the data over to libraries that do",
+    ),
     "add_metadata": "with_metadata(metadata)",
     "as_py": "elements are Python values: array[i]",
     **dict.fromkeys(("copy_to", "device_type", "is_cpu"), "the memory is that of the CPU"),
@@ -273,6 +299,13 @@ _INSTEAD = {
 }
 
 
+def missing(owner: str, name: str, thing: object, instead: Mapping[str, str]) -> AttributeError:
+    """Return the error for a name that a class or a module lacks; it says what there is instead."""
+    text = f"{owner} has no attribute {name!r}" + (f": {instead[name]}" if name in instead else "")
+    # With `name` and `obj` the interpreter adds what else may have been meant.
+    return AttributeError(text, name=name, obj=thing)
+
+
 class _Absent:
     """A name that a class lacks: who reads it gets an error that says what does the same."""
 
@@ -282,19 +315,42 @@ class _Absent:
         self._name = name
 
     def __get__(self, thing: object, kind: type) -> Any:
-        name = self._name
-        text = f"{kind.__name__} has no attribute {name!r}"
-        if name in _INSTEAD:
-            text += f": {_INSTEAD[name]}"
-        else:
-            text += (
-                ", arrowipc does not compute: to_arrow(), to_polars() and to_pandas() hand the data over to who does"
-            )
-        # With `name` and `obj` the interpreter adds what else may have been meant.
-        raise AttributeError(text, name=name, obj=kind if thing is None else thing)
+        raise missing(kind.__name__, self._name, kind if thing is None else thing, _INSTEAD)
 
 
-class Hints:
+def is_filled(thing: object, slot: str) -> bool:
+    """Whether an attribute of an object has a value: `__init__` was called before."""
+    try:
+        object.__getattribute__(thing, slot)
+    except AttributeError:
+        return False
+    return True
+
+
+class Initialized:
+    """Base of classes whose objects, if ``__new__`` alone made them, say so in all methods that need an attribute."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # checkers would take any name
+
+        def __getattr__(self, name):
+            slots = [slot for kind in type(self).__mro__ for slot in vars(kind).get("__slots__", ())]
+            if name in slots or (type(self).__dictoffset__ and not vars(self)):
+                raise UsageError(f"this {type(self).__name__} cannot be used: __init__ was not called")
+            raise missing(type(self).__name__, name, self, {})
+
+
+class _Unlisted(type):
+    """Keeps `_Absent` out of what classes list: ``dir`` and ``help`` read ``__dict__``, the interpreter does not."""
+
+    @property
+    def __dict__(cls) -> dict[str, Any]:  # type: ignore[override]
+        own: Mapping[str, Any] = type.__dict__["__dict__"].__get__(cls)
+        return {name: value for name, value in own.items() if type(value) is not _Absent}
+
+
+class Hints(metaclass=_Unlisted):
     """Base of classes whose errors for missing attributes say what there is instead.
 
     Each name has an entry in the class. A method ``__getattr__`` would need less, but CPython then binds the methods
@@ -303,11 +359,8 @@ class Hints:
 
     __slots__ = ()
 
-    def __dir__(self) -> list[str]:
-        return [name for name in object.__dir__(self) if hasattr(type(self), name) or hasattr(self, name)]
 
-
-for _name in {*_INSTEAD, *_COMPUTED}:
+for _name in _INSTEAD:
     setattr(Hints, _name, _Absent(_name))
 
 
@@ -419,13 +472,6 @@ def _metadata_bytes(value: object) -> bytes:
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     raise UsageError(f"metadata keys and values must be str or bytes, found {described(value)}")
-
-
-def printable(text: str) -> str:
-    """`text` with control characters escaped, so that names from a file cannot drive a terminal."""
-    if text.isprintable():
-        return text
-    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
 
 
 # -- options and codecs of pyarrow --------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from arrowipc.arguments import (
     Hints,
     Immutable,
     check_choice,
+    check_flag,
     check_integer,
     check_text,
     described,
@@ -69,6 +70,7 @@ class Described(Immutable):
         Schemas: fields and byte order. Fields: names, types and nullability. With `check_metadata` also all metadata,
         and the names that ``==`` ignores.
         """
+        check_metadata = check_metadata is not False and check_flag("check_metadata", check_metadata)
         if self is other:
             return True
         try:
@@ -198,7 +200,7 @@ class Field(Described, Hints):
         put_name, put_type, put_nullable, put_metadata = cls._setters.values()
         put_name(self, check_text("Field: name", name))
         put_type(self, type)
-        put_nullable(self, bool(nullable))
+        put_nullable(self, nullable is True or check_flag("Field: nullable", nullable))
         put_metadata(self, metadata_of(metadata) if metadata else NO_METADATA)
         return self
 
@@ -333,7 +335,9 @@ class Int(DataType):
     signed: bool
 
     def __new__(cls, bit_width: int, signed: bool) -> Self:
-        return filled(cls, check_choice("Int: bit_width", bit_width, (8, 16, 32, 64)), bool(signed))
+        return filled(
+            cls, check_choice("Int: bit_width", bit_width, (8, 16, 32, 64)), check_flag("Int: signed", signed)
+        )
 
     def __str__(self) -> str:
         return f"int{self.bit_width}" if self.signed else f"uint{self.bit_width}"
@@ -613,7 +617,7 @@ class Map(_Nested):
             raise UsageError(f"Map: entries must be a struct of two fields that is not null, found {entries}")
         if entries.type.fields[0].nullable:
             raise UsageError(f"Map: the key must not be nullable, found {entries.type.fields[0]}")
-        return cls._over((entries,), entries, bool(keys_sorted))
+        return cls._over((entries,), entries, check_flag("Map: keys_sorted", keys_sorted))
 
     @property
     def key_field(self) -> Field:
@@ -748,7 +752,8 @@ class Dictionary(DataType):
             )
         if id is not None:
             check_integer("Dictionary: id", id, -INT64_MAX - 1, INT64_MAX)
-        return filled(cls, index_type, value_type, bool(ordered), id, _depth=value_type._depth)
+        ordered = check_flag("Dictionary: ordered", ordered)
+        return filled(cls, index_type, value_type, ordered, id, _depth=value_type._depth)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (Dictionary, self.index_type._key(exact), self.value_type._key(exact), self.ordered)

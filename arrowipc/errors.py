@@ -32,12 +32,20 @@ __all__ = [
     "UnsupportedError",
     "UsageError",
     "named_column",
+    "printable",
     "showable",
 ]
 
 
+def printable(text: str) -> str:
+    """Return a text in which characters that control a terminal, lines or directions are escaped: names hold any."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
+
+
 def showable(text: str) -> str:
-    """Return a text in which URLs show no user information (``https://***@host``) and no query values.
+    """Return a printable text in which URLs show no user information (``https://***@host``) and no query values.
 
     Examples
     --------
@@ -45,6 +53,7 @@ def showable(text: str) -> str:
     >>> showable("https://me:secret@host/a.arrow?X-Amz-Signature=ab12&part=1: not found")
     'https://***@host/a.arrow?X-Amz-Signature=***&part=***: not found'
     """
+    text = printable(text)
     if "://" not in text:
         return text
     import re
@@ -61,7 +70,7 @@ def named_column(path: str) -> str:
 
 
 class ArrowIpcError(Exception):
-    """Base of every exception that arrowipc raises on purpose.
+    """Base of every exception that arrowipc raises on purpose; its text is one line without control characters.
 
     `column` is the dotted path of the column that it concerns, None where that is none or not known.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import check_choice, items_of
+from arrowipc.arguments import check_flag, items_of
 from arrowipc.errors import FormatError, TruncatedError
 from arrowipc.options import ReadOptions, with_keywords
 from arrowipc.read.decoders import decode_messages, schema_of
@@ -114,8 +114,7 @@ def open(
     >>> ipc.open(batch.schema.serialize() + batch.serialize() * 3, index=True)[-1].to_pydict()
     {'x': [1, 2]}
     """
-    if index:
-        check_choice("index", index, (False, True))
+    index = check_flag("index", index)
     source, first = look_at(locate_source(source))
     if first == b"ARROW1":
         return RecordBatchFileReader(source, **keywords)

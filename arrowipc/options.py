@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import MARGIN, entries_of, like, read_keywords, write_keywords
+from arrowipc.arguments import MARGIN, check_flag, entries_of, like, read_keywords, write_keywords
 from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
@@ -72,10 +72,14 @@ class Options:
     #: Keyword -> its type, and its default.
     types: ClassVar[dict[str, Any]] = {}
     defaults: ClassVar[dict[str, Any]] = {}
+    #: Keywords that are True or False -> what else they may be.
+    flags: ClassVar[dict[str, tuple[None, ...]]] = {}
 
     def __init_subclass__(cls) -> None:
         cls.types = {**cls.types, **cls.__annotations__}
         cls.defaults = {name: getattr(cls, name) for name in cls.types}
+        allowed: dict[str, tuple[None, ...]] = {"bool": (), "bool | None": (None,)}
+        cls.flags = {name: allowed[kind] for name, kind in cls.types.items() if kind in allowed}
 
     def __init__(self, keywords: Mapping[str, Any]) -> None:
         self.__dict__.update(self.defaults)
@@ -83,6 +87,9 @@ class Options:
         if len(self.__dict__) > len(self.defaults):
             name = next(name for name in keywords if name not in self.defaults)
             raise TypeError(f"got an unexpected keyword argument {name!r}: {like(name, self.defaults)}")
+        for name, value in keywords.items():
+            if value is not True and value is not False and name in self.flags and value not in self.flags[name]:
+                self.__dict__[name] = check_flag(name, value)
 
     @classmethod
     def documentation(cls) -> dict[str, str]:

@@ -6,7 +6,7 @@ import os
 from _thread import RLock
 
 from arrowipc._core import Source
-from arrowipc.arguments import check_integer, columns_of, integer_of, items_of
+from arrowipc.arguments import Initialized, check_integer, columns_of, integer_of, items_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
@@ -49,7 +49,7 @@ def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
     return RecordBatchWithMetadata(batch, batch.custom_metadata)
 
 
-class Closing:
+class Closing(Initialized):
     """Base of what a with block closes."""
 
     __slots__ = ()
@@ -356,7 +356,7 @@ def open_stream(
     ...     reader.read_next_batch() == reader.read_next_batch_with_custom_metadata().batch, reader.read_all().num_rows
     (True, 0)
     """
-    if type(source) is bytes and options is None and not follow and timeout is None:
+    if type(source) is bytes and options is None and follow is False and timeout is None and memory_map is True:
         # What `__init__` would do, in fewer calls.
         reader = bare(RecordBatchStreamReader)
         reader._closed = False

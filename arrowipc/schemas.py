@@ -364,3 +364,13 @@ def numbered_type(type_: DataType, number: Callable[[Dictionary], int | None]) -
         return type_.__replace__(id=id, value_type=values)
     numbered = [numbered_field(child, number) for child in type_.children]
     return type_ if all(map(is_, numbered, type_.children)) else with_children(type_, numbered)
+
+
+def difference(expected: Schema, found: Schema) -> str:
+    """Say how `found` differs from `expected`, as the end of a sentence."""
+    if len(expected) != len(found):
+        return f"has {len(found)} columns, expected {len(expected)}"
+    for position, (mine, theirs) in enumerate(zip(expected, found, strict=True)):
+        if mine != theirs:
+            return f"has {theirs} in column {position}, expected {mine}"
+    return f"is {found.endianness}-endian, expected {expected.endianness}-endian"

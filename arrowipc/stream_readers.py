@@ -7,7 +7,7 @@ import time
 from _thread import allocate_lock
 from typing import TYPE_CHECKING
 
-from arrowipc.arguments import check_choice, described
+from arrowipc.arguments import check_flag, described
 from arrowipc.errors import FormatError, TruncatedError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import IndexedDecoder
@@ -142,7 +142,7 @@ class FollowingStreamReader(RecordBatchStreamReader):
         **keywords: Unpack[ReadKeywords],
     ) -> None:
         options = read_options(keywords)
-        if not check_choice("follow", follow, (False, True)):
+        if not check_flag("follow", follow):
             raise UsageError("timeout: nobody waits without follow=True")
         source = locate_source(source)
         if not isinstance(source, (str, os.PathLike)):
@@ -176,7 +176,7 @@ class FollowingStreamReader(RecordBatchStreamReader):
                 self.decoder = StreamDecoder(**self._options)
             self.decoder.feed(found[0])
             if old is not None and self.decoder.read_schema() and not old.equals(self.schema):
-                from arrowipc.tables import difference
+                from arrowipc.schemas import difference
 
                 words = difference(old, self.schema)
                 raise FormatError(f"another stream took the place of {self.following.path!r}: its schema {words}")

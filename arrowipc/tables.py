@@ -8,7 +8,7 @@ from __future__ import annotations
 from _collections_abc import Mapping  # see arguments.py
 from itertools import accumulate
 
-from arrowipc.arguments import instance_of, integer_of, items_of
+from arrowipc.arguments import check_flag, equals_foreign, instance_of, integer_of, items_of
 from arrowipc.columns.array import Array, clip, is_conditions, is_foreign, is_integer, is_mask, mask_of
 from arrowipc.columns.column import Column
 from arrowipc.columns.record_batch import (
@@ -23,14 +23,14 @@ from arrowipc.columns.record_batch import (
 from arrowipc.columns.tabular import Tabular
 from arrowipc.datatypes import Struct
 from arrowipc.errors import NotFoundError, UnsupportedError, UsageError
-from arrowipc.schemas import Field, Schema
+from arrowipc.schemas import Field, Schema, difference
 from arrowipc.types import as_schema, as_type, field as make_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any, ClassVar, Literal, SupportsIndex, overload
+    from typing import Any, ClassVar, Literal, Self, SupportsIndex, overload
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -81,7 +81,7 @@ class ChunkedArray(Column):
     field: Field
     chunks: list[Array]
 
-    def __init__(self, chunks: Iterable[Any], type: TypeLike | None = None) -> None:
+    def __new__(cls, chunks: Iterable[Any], type: TypeLike | None = None) -> Self:
         from arrowipc.values.from_python import build_array
 
         kind = None if type is None else as_type(type)
@@ -94,13 +94,13 @@ class ChunkedArray(Column):
         if kind is None:
             raise UsageError("ChunkedArray: without chunks a type is needed")
         field = made[0].field if made else make_field("", kind)
-        self.field = field if field.nullable else field.with_nullable(any(chunk.null_count for chunk in made))
-        self.chunks = made
+        field = field if field.nullable else field.with_nullable(any(chunk.null_count for chunk in made))
+        return cls._of(field, made)
 
     @classmethod
-    def _of(cls, field: Field, chunks: list[Array]) -> ChunkedArray:
+    def _of(cls, field: Field, chunks: list[Array]) -> Self:
         """Arrays that are known to be of the field's type."""
-        self = cls.__new__(cls)
+        self = object.__new__(cls)
         self.field = field
         self.chunks = chunks
         return self
@@ -205,7 +205,7 @@ class ChunkedArray(Column):
 
     def to_numpy(self, copy: bool = True) -> npt.NDArray[Any]:
         """Return the elements as one NumPy array; see :meth:`Array.to_numpy`. Only one chunk can be a view."""
-        if len(self.chunks) > 1 and not copy:
+        if not check_flag("copy", copy) and len(self.chunks) > 1:
             raise UsageError(f"{len(self.chunks)} chunks need a copy: use copy=True, or chunk(i).to_numpy(copy=False)")
         return self.combine().to_numpy(copy)
 
@@ -224,16 +224,21 @@ class ChunkedArray(Column):
 
         The sizes of chunks do not matter.
         """
+        nan_equal = check_flag("nan_equal", nan_equal)
         if not isinstance(other, ChunkedArray):
             if not is_foreign(other):
                 return False
-            other = ChunkedArray(other)  # type: ignore[arg-type]
+            from arrowipc.cdata.import_array import elements_from
+
+            other = ChunkedArray(other if hasattr(other, "chunks") else [elements_from(other, len(self))])
         if self.type != other.type or len(self) != len(other):
             return False
         return equal_pieces(self.chunks, other.chunks, Array.equals, nan_equal)
 
     def __eq__(self, other: object) -> bool:
-        return self.equals(other) if is_foreign(other) else NotImplemented
+        if isinstance(other, ChunkedArray):
+            return self.equals(other)
+        return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkedArray, (self.chunks, self.type)
@@ -268,6 +273,15 @@ def slice_pieces(pieces: list[Any], offset: SupportsIndex, length: SupportsIndex
             left -= min(count - at, left)
         at = max(at - count, 0)
     return found
+
+
+def _longer_than(most: int, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """Some batches, up to the first with which they are more than `most` rows."""
+    for batch in batches:
+        yield batch
+        most -= len(batch)
+        if most < 0:
+            return
 
 
 def equal_pieces(
@@ -319,18 +333,19 @@ class Table(Tabular):
     schema: Schema
     batches: list[RecordBatch]
 
-    def __init__(self, schema: Schema, batches: Iterable[RecordBatch] = ()) -> None:
-        self.schema = schema = as_schema(schema)
-        self.batches = items_of("Table: batches", batches)
-        for position, batch in enumerate(self.batches):
+    def __new__(cls, schema: Schema, batches: Iterable[RecordBatch] = ()) -> Self:
+        schema = as_schema(schema)
+        batches = items_of("Table: batches", batches)
+        for position, batch in enumerate(batches):
             instance_of(f"Table: batch {position}", batch, RecordBatch)
             if batch.schema is not schema and not schema.equals(batch.schema):
                 raise UsageError(f"Table: batch {position} {difference(schema, batch.schema)}")
+        return cls._known(schema, batches)
 
     @classmethod
-    def _known(cls, schema: Schema, batches: list[RecordBatch]) -> Table:
+    def _known(cls, schema: Schema, batches: list[RecordBatch]) -> Self:
         """Batches that are known to be of the schema."""
-        self = cls.__new__(cls)
+        self = object.__new__(cls)
         self.schema = schema
         self.batches = batches
         return self
@@ -515,17 +530,26 @@ class Table(Tabular):
 
         The sizes of batches do not matter.
         """
+        nan_equal, check_metadata = check_flag("nan_equal", nan_equal), check_flag("check_metadata", check_metadata)
         if self is other and nan_equal:
             return True
         if not is_foreign(other):
             return False
-        other = other if isinstance(other, Table) else Table.from_arrow(other)
+        if not isinstance(other, Table):
+            from arrowipc.cdata.import_array import stream_from
+
+            stream = stream_from(other)
+            if not self.schema.equals(stream.schema, check_metadata):
+                return False
+            other = Table(stream.schema, _longer_than(self.num_rows, stream))
         if not self.schema.equals(other.schema, check_metadata) or self.num_rows != other.num_rows:
             return False
         return equal_pieces(self.batches, other.batches, same_rows, nan_equal)
 
     def __eq__(self, other: object) -> bool:
-        return self.equals(other) if is_foreign(other) else NotImplemented
+        if isinstance(other, Table):
+            return self.equals(other)
+        return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self.batches)
@@ -548,16 +572,6 @@ class Table(Tabular):
         from arrowipc.cdata.export import export_stream
 
         return export_stream(self.schema, iter(self.batches), requested_schema)
-
-
-def difference(expected: Schema, found: Schema) -> str:
-    """Say how `found` differs from `expected`, as the end of a sentence."""
-    if len(expected) != len(found):
-        return f"has {len(found)} columns, expected {len(expected)}"
-    for position, (mine, theirs) in enumerate(zip(expected, found, strict=True)):
-        if mine != theirs:
-            return f"has {theirs} in column {position}, expected {mine}"
-    return f"is {found.endianness}-endian, expected {expected.endianness}-endian"
 
 
 # -- the functions that make them ----------------------------------------------------------------------------
@@ -590,7 +604,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Any = None, from_pand
     nulls = None if mask is None else items_of("mask", mask)
     if nulls is not None and len(nulls) != len(values):
         raise UsageError(f"mask: expected {len(values):,} elements, as there are values, found {len(nulls):,}")
-    if from_pandas:
+    if check_flag("from_pandas", from_pandas):
         from arrowipc.values.libraries import library
 
         missing = library("pandas").Series(values, dtype=object).isna()

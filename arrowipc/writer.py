@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import check_integer, instance_of, metadata_of
+from arrowipc.arguments import check_flag, check_integer, instance_of, metadata_of
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile, ExistingStream
@@ -187,7 +187,7 @@ class RecordBatchStreamWriter(_Writer):
     ) -> None:
         options = write_options(keywords)
         known = None if schema is None else as_schema(schema)
-        if not append:
+        if not check_flag("append", append):
             self._start(open_sink(sink, options.durable), known, options)
             return
         existing = ExistingStream(sink, options.durable)
@@ -222,7 +222,7 @@ class RecordBatchFileWriter(_Writer):
     ) -> None:
         options = write_options(keywords)
         pairs = metadata_of(metadata).pairs
-        if append:
+        if check_flag("append", append):
             sink, existing = ExistingFile.find(sink)
             if existing is not None:
                 with existing:

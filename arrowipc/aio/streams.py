@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.chunks import Incoming
 from arrowipc.aio.off_loop import LARGE, start, turns
+from arrowipc.arguments import check_flag
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead, ReadStats
 from arrowipc.options import DecodeOptions, with_keywords
@@ -301,6 +302,6 @@ def open_stream(
         Where it is read: as by `arrowipc.open_stream`. What the source itself raises is passed on.
     """
     options = DecodeOptions(keywords)
-    if follow or timeout is not None:
+    if check_flag("follow", follow) or timeout is not None:
         return AsyncFollowingReader(source, timeout, follow, options)
     return AsyncStreamReader(source, options)

@@ -27,7 +27,7 @@ from arrowipc.metadata.schema_reader cimport plan_field, plan_schema, python_pla
 
 from arrowipc.arguments import described as spelled, instance_of
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.schemas import Field, Schema
+from arrowipc.schemas import Field, Schema, difference
 
 cdef extern from "errno.h" nogil:
     const int ECANCELED
@@ -491,8 +491,8 @@ cdef class IteratorProducer(BatchProducer):
             # A consumer reads what the stream's schema says: another layout would send it to wild addresses.
             schema = plan_schema(batch.plan)
             if not self.schema.equals(schema):
-                raise UsageError("a batch has another schema than the stream that exports it: expected\n"
-                                 f"{self.schema}\nfound\n{schema}")
+                raise UsageError("a batch has another schema than the stream that exports it: it "
+                                 f"{difference(self.schema, schema)}")
             self.accepted = batch.plan
         return batch
 

@@ -32,7 +32,7 @@ from arrowipc.read.decompress cimport normalise
 from arrowipc.read.validate cimport validate as prove
 
 from arrowipc.columns.record_batch import concat_batches
-from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column
+from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column, showable
 from arrowipc.schemas import numbered_field
 
 
@@ -651,7 +651,7 @@ cdef object stream_error(int code, str message):
         return FormatError(message)
     if code == ENOSYS:
         return UnsupportedError(message)
-    return OSError(code, message)
+    return OSError(code, showable(message))
 
 
 cdef bint stands_for_batch(const ArrowSchema* schema) noexcept nogil:
@@ -882,12 +882,13 @@ cdef BatchStream stream_of(object source, bint whole, int level):
     return stream
 
 
-cdef RecordBatch all_of(BatchStream stream):
-    """The batches of a stream as one."""
+cdef RecordBatch all_of(BatchStream stream, int64_t most):
+    """The batches of a stream as one, up to the first with which they are more than `most` rows."""
     cdef list batches = []
     cdef RecordBatch batch
-    while (batch := stream.next()) is not None:
+    while most >= 0 and (batch := stream.next()) is not None:
         batches.append(batch)
+        most -= batch.d.length
     if len(batches) == 1:
         return batches[0]
     return concat_batches(batches) if batches else empty_batch(stream.plan)
@@ -913,8 +914,8 @@ cdef inline bint is_native(Plan plan) noexcept:
     return not (plan.d.stored_big and plan.d.keep_stored)
 
 
-cdef RecordBatch import_any(object source, bint whole, int level):
-    """All rows of `source`, or (not `whole`) the one column that it is."""
+cdef RecordBatch import_any(object source, bint whole, int level, int64_t most=INT64_MAX):
+    """All rows of `source`, or (not `whole`) the one column that it is; a stream is read to more than `most` rows."""
     cdef BatchStream stream
     cdef ArrayOwner owner
     cdef tuple pair = pair_of(source)
@@ -925,7 +926,7 @@ cdef RecordBatch import_any(object source, bint whole, int level):
     if stream is None:
         raise nothing_found(source, "__arrow_c_array__, __arrow_c_device_array__ or __arrow_c_stream__, or a pair of "
                                     "'arrow_schema' and 'arrow_array' PyCapsules")
-    return all_of(stream)
+    return all_of(stream, most)
 
 
 cdef RecordBatch import_batch(object source, int level=LEVEL_NONE):
@@ -991,6 +992,17 @@ def batch_from(source, validate="none"):
 def array_from(source, validate="none"):
     """The same as an :class:`Array`, of any type: a struct becomes an array of structs."""
     return import_array(source, level_of(validate))
+
+
+def rows_from(source, most):
+    """As `batch_from`; of a stream of more than `most` rows only the first ones, but more than that."""
+    return import_any(source, True, LEVEL_NONE, most)
+
+
+def elements_from(source, most):
+    """The same as `array_from`."""
+    cdef RecordBatch batch = import_any(source, False, LEVEL_NONE, most)
+    return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
 
 
 def stream_from(source, validate="none"):

@@ -169,15 +169,12 @@ def _failed(error: Exception, path: str | None) -> int:
     if isinstance(error, MemoryError):
         _say(f"{before}there is not enough memory for this")
         return 3
-    _say(
-        f"{before}{type(error).__name__}: {error}\nThis is a bug of arrowipc: please report it. "
-        "ARROWIPC_DEBUG=1 shows where it happened."
-    )
+    _say(f"{before}{type(error).__name__}: {error}")
+    click.echo("This is a bug of arrowipc: please report it. ARROWIPC_DEBUG=1 shows where it happened.", err=True)
     return 1
 
 
 def _say(words: str) -> None:
     from arrowipc.cli.terminal import coloured  # not on the way to --help
 
-    shown = "\n".join([printable(line.expandtabs(2)) for line in showable(words).split("\n")])
-    click.echo(click.style("arrowipc: ", fg="red") + shown, err=True, color=coloured())
+    click.echo(click.style("arrowipc: ", fg="red") + showable(words), err=True, color=coloured())

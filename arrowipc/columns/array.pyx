@@ -23,7 +23,7 @@ from arrowipc.inline.plan cimport (
 from arrowipc.inline.threads cimport in_order
 from arrowipc.metadata.schema_reader cimport plan_field
 
-from arrowipc.arguments import integer_of
+from arrowipc.arguments import check_flag, equals_foreign, integer_of
 from arrowipc.columns.column import LISTS, Nested
 from arrowipc.errors import FormatError, UsageError
 
@@ -319,6 +319,9 @@ cdef class Array(Compiled, Nested):
         from arrowipc.values.to_numpy import as_array, to_numpy
 
         check_native(self.columns, "conversion to NumPy")
+        copy = copy is not False and check_flag("copy", copy)
+        if zero_copy_only is not None:
+            zero_copy_only = check_flag("zero_copy_only", zero_copy_only)
         if dtype is not None or zero_copy_only is False:
             return as_array(self, dtype, copy or (False if zero_copy_only else None))
         return to_numpy(self, copy)
@@ -363,9 +366,10 @@ cdef class Array(Compiled, Nested):
         only if `nan_equal`. `other` may be of another library. Broken values raise a FormatError.
         """
         cdef Array array
+        nan_equal = nan_equal is not False and check_flag("nan_equal", nan_equal)
         if not isinstance(other, Array) and not is_foreign(other):
             return False
-        array = as_array(other)
+        array = other if isinstance(other, Array) else foreign_elements(other, self.length)
         if self.length != array.length:
             return False
         if self.columns.plan is not array.columns.plan or self.index != array.index:
@@ -377,7 +381,9 @@ cdef class Array(Compiled, Nested):
                            self.length, nan_equal) != 0
 
     def __eq__(self, other):
-        return self.equals(other) if isinstance(other, Array) or is_foreign(other) else NotImplemented
+        if isinstance(other, Array):
+            return self.equals(other)
+        return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
     def __reduce_ex__(self, protocol):
         from arrowipc.values.pickling import reduce_array
@@ -551,6 +557,13 @@ cpdef bint is_integer(object i) except -1:
 cpdef bint is_foreign(object data):
     """Whether something hands rows over by the Arrow C interfaces."""
     return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")
+
+
+cdef Array foreign_elements(object data, int64_t most):
+    """Elements of another library; of more than `most`, the first ones, but more than that."""
+    from arrowipc.cdata.import_array import elements_from
+
+    return elements_from(data, most)
 
 
 cdef Array as_array(object data):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from arrowipc.arguments import Hints
+from arrowipc.arguments import Hints, check_flag
 from arrowipc.errors import LimitError, UnsupportedError, UsageError
 
 TYPE_CHECKING = False
@@ -77,7 +77,7 @@ class Column(_Elements):
         from arrowipc.types import as_type
         from arrowipc.values.casts import cast
 
-        if not safe:
+        if not check_flag("safe", safe):
             raise UnsupportedError(
                 "cast: values are kept; to_arrow().cast(type, safe=False) changes those that do not fit"
             )
@@ -174,6 +174,11 @@ class Nested(Column):
     """The parts of lists, structs, dictionary-encoded and run-end encoded arrays, under pyarrow's names."""
 
     __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [
+            name for name in object.__dir__(self) if name not in ("indices", "offsets", "values") or hasattr(self, name)
+        ]
 
     @property
     def offsets(self: Any) -> Array:

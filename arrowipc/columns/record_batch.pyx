@@ -30,7 +30,7 @@ from arrowipc.metadata.schema_reader cimport column_named, plan_schema, project,
 from arrowipc.columns.array import is_conditions, is_mask, mask_of
 from arrowipc.columns.tabular import Tabular
 
-from arrowipc.arguments import columns_of, integer_of, items_of, metadata_of
+from arrowipc.arguments import check_flag, columns_of, equals_foreign, integer_of, items_of, metadata_of
 from arrowipc.errors import NotFoundError, UsageError
 
 # What a batch that nobody filled stands on: no fields, so nothing in it can be reached.
@@ -215,6 +215,7 @@ cdef class RecordBatch(Columns, Tabular):
     def iter_rows(self, *, named=False, extensions=False):
         """Iterate over the rows, a thousand at a time made: tuples, or dicts as in :meth:`to_pylist` (`named`)."""
         cdef int64_t start
+        named = check_flag("named", named)
         for start in range(0, self.d.length, STEP):
             some = slice_batch(self, start, min(STEP, self.d.length - start))
             if named:
@@ -247,9 +248,11 @@ cdef class RecordBatch(Columns, Tabular):
             If values are broken.
         """
         cdef RecordBatch batch
+        nan_equal = nan_equal is not False and check_flag("nan_equal", nan_equal)
+        check_metadata = check_metadata is not False and check_flag("check_metadata", check_metadata)
         if not isinstance(other, RecordBatch) and not is_foreign(other):
             return False
-        batch = as_batch(other)
+        batch = other if isinstance(other, RecordBatch) else foreign_rows(other, self.d.length)
         if self.d.length != batch.d.length or self.d.plan.n_columns != batch.d.plan.n_columns:
             return False
         if self.plan is not batch.plan and not self.schema.equals(batch.schema, check_metadata):
@@ -257,7 +260,9 @@ cdef class RecordBatch(Columns, Tabular):
         return same_rows(self, batch, nan_equal)
 
     def __eq__(self, other):
-        return self.equals(other) if isinstance(other, RecordBatch) or is_foreign(other) else NotImplemented
+        if isinstance(other, RecordBatch):
+            return self.equals(other)
+        return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
     @staticmethod
     def from_arrow(data, *, validate="none"):
@@ -408,6 +413,13 @@ def same_rows(RecordBatch batch not None, RecordBatch other not None, bint nan_e
 def names_columns(items):
     """Whether what is in brackets names columns, and no rows."""
     return isinstance(items, (list, tuple)) and len(items) > 0 and all([isinstance(each, str) for each in items])
+
+
+cdef RecordBatch foreign_rows(object data, int64_t most):
+    """Rows of another library; of more than `most`, the first ones, but more than that."""
+    from arrowipc.cdata.import_array import rows_from
+
+    return rows_from(data, most)
 
 
 cdef RecordBatch as_batch(object data):
@@ -814,8 +826,10 @@ def concat_batches(batches):
             raise UsageError(f"concat_batches: item {i}: {error}") from None
         first = batch if first is None else first
         if batch.plan is not first.plan and not first.schema.equals(batch.schema):
-            raise UsageError(f"concat_batches: batch {i} has another schema than batch 0\n"
-                             f"batch 0: {first.schema}\nbatch {i}: {batch.schema}")
+            from arrowipc.schemas import difference
+
+            raise UsageError(f"concat_batches: batch {i} has another schema than batch 0: it "
+                             f"{difference(first.schema, batch.schema)}")
         pieces.append(batch)
     if first is None:
         raise UsageError("concat_batches: expected one batch at least, found none")

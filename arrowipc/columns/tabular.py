@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import Hints
+from arrowipc.arguments import Hints, check_flag
 from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
@@ -300,7 +300,8 @@ class Tabular(_Rows):
         from arrowipc.tensors.dense import Tensor
         from arrowipc.values.to_numpy import rows_as_array
 
-        if not null_to_nan and any(column.null_count for column in self.itercolumns()):
+        row_major = check_flag("row_major", row_major)
+        if not check_flag("null_to_nan", null_to_nan) and any(column.null_count for column in self.itercolumns()):
             raise UsageError("to_tensor: some values are null; null_to_nan=True makes them NaN")
         matrix = rows_as_array(self._pieces(), len(self.schema), None, None)
         if matrix.dtype.kind == "O":
@@ -319,7 +320,7 @@ class Tabular(_Rows):
         """
         from arrowipc.values.from_python import prove
 
-        for batch in self._pieces() if full else ():
+        for batch in self._pieces() if check_flag("full", full) else ():
             prove(batch)
 
     def __narwhals_dataframe__(self) -> Any:

@@ -12,7 +12,7 @@ from weakref import proxy
 
 import numpy as np
 
-from arrowipc.arguments import Hints, check_choice, check_integer, columns_of, described, instance_of
+from arrowipc.arguments import Hints, Initialized, check_choice, check_integer, columns_of, described, instance_of
 from arrowipc.dataset.fragments import SMALL, Fragment, Opener, Unreadable
 from arrowipc.dataset.partitioning import key_type, key_value, keys_of
 from arrowipc.dataset.unify import FileMapping, SchemaUnion, without_ids
@@ -59,7 +59,7 @@ class _Plan(NamedTuple):
     missing: dict[str, None]
 
 
-class Dataset(Hints):
+class Dataset(Hints, Initialized):
     """Many files and streams as one; made by `open_dataset`.
 
     Iterating gives the batches of all files in order. Rows are counted through, from 0, over all batches that `filter`
@@ -220,6 +220,7 @@ class Dataset(Hints):
             worth = fragment.size is None or fragment.size > SMALL
             for i in numbers:
                 yield partial(self._decode, fragment, reader, plan, i), worth
+        opener.report()
 
     def _decode(self, fragment: Fragment, reader: Any, plan: _Plan, i: int) -> RecordBatch | None:
         try:
@@ -296,7 +297,8 @@ class Dataset(Hints):
                 fragment.lengths = NO_ROWS
                 return NO_ROWS
 
-        return _of_each(counted, self.fragments, any(fragment.lengths is None for fragment in self.fragments))
+        yield from _of_each(counted, self.fragments, any(fragment.lengths is None for fragment in self.fragments))
+        opener.report()
 
     def _located(self) -> tuple[Any, Any]:
         """Per batch that the filter leaves its fragment and number, and its rows."""
@@ -623,6 +625,7 @@ def _united(fragments: list[Fragment], opener: Opener, keys: frozenset[str]) -> 
 
     union = SchemaUnion((opener.limits or Limits()).dataset_columns)
     whole = list(_of_each(looked, fragments))
+    opener.report()
     last: Schema | None = None
     for fragment in whole:
         if fragment is None:

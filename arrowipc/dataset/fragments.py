@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from arrowipc.errors import ArrowIpcError, FormatError, UsageError, showable
 from arrowipc.maps.file_maps import FileMap
 from arrowipc.opening import open as open_any
 from arrowipc.reader import RecordBatchFileReader
-from arrowipc.sources.files import is_url, naming
+from arrowipc.sources.files import LeftOut, is_url, naming
 from arrowipc.sources.remote import RemoteSource
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
     #: Rows of each batch of a file.
     Lengths: TypeAlias = npt.NDArray[np.int64]
-
-log: logging.Logger = logging.getLogger("arrowipc")
 
 #: Files of up to so many bytes are read at once, which is quicker than mapping them.
 SMALL = 1 << 16
@@ -82,6 +79,7 @@ class Opener:
         self._kept: dict[Any, Any] = {}
         #: Path -> why it, or some of it, was left out.
         self.skipped: dict[str, str] = {}
+        self._left_out = LeftOut()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Opener, (self._options["validate"], self.limits, self.on_error, self._storage)
@@ -90,8 +88,13 @@ class Opener:
         """Leave a file out, or some of it; or raise the error where that is not wanted."""
         if self.on_error != "skip":
             raise error
-        log.warning("left out: %s", str(error))  # handlers may keep what they are given
-        self.skipped.setdefault(path, str(error))
+        if path not in self.skipped:
+            self.skipped[path] = str(error)
+            self._left_out.add(str(error))
+
+    def report(self) -> None:
+        """Log how many files were left out, if not all are logged."""
+        self._left_out.total(", Dataset.skipped names them")
 
     def open(self, fragment: Fragment, columns: Columns = None) -> Any:
         """A reader of a fragment, with random access to its batches; an OSError where it is another file."""

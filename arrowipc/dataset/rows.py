@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 
-from arrowipc.arguments import check_choice, items_of
+from arrowipc.arguments import Initialized, check_choice, items_of
 from arrowipc.dataset.dataset import Dataset, open_dataset
 from arrowipc.datatypes import FloatingPoint, Int, LargeList, List
 from arrowipc.errors import UsageError
@@ -46,7 +46,7 @@ class ArrayRow(dict[str, "Any"]):
     __slots__ = ()
 
 
-class RowDataset:
+class RowDataset(Initialized):
     """The rows of Arrow files and streams, by number: what ``torch.utils.data.DataLoader`` calls a map-style data set.
 
     ``dataset[i]`` is a sample; ``dataset[[3, 1, 2]]``, and ``__getitems__``, which loaders call with the rows of a

@@ -19,11 +19,12 @@ from arrowipc.dissociated.schemes import SCHEMES
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.server import Server
 from arrowipc.dissociated.uri import DissociatedUri
-from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError
+from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError, showable
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.options import DecodeOptions
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
+from arrowipc.schemas import difference
 
 if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
@@ -120,8 +121,8 @@ class FlightReader(BatchReader):
                 found = self._current.schema
                 self.close()
                 raise FormatError(
-                    f"endpoint {len(self.sources) - 1} has another schema than the first: expected\n"
-                    f"{self._schema}\nfound\n{found}"
+                    f"endpoint {len(self.sources) - 1} has another schema than the first: it "
+                    f"{difference(self.schema, found)}"
                 )
 
     def read_next_batch(self) -> RecordBatch:
@@ -170,7 +171,7 @@ def _open_endpoint(
     if client is not None:
         return DoGet(client, False, endpoint.ticket, call_options, options), "DoGet over the given client"
     hint = "give the client (client=) that this endpoint came from" if reuses else "give a client for DoGet (client=)"
-    words = "\n".join(["no location of the endpoint can be read: " + hint, *problems])
+    words = showable("; ".join(["no location of the endpoint can be read: " + hint, *problems]))
     if isinstance(failure, TimeoutError):
         raise TimeoutError(words) from failure
     if isinstance(failure, OSError):
@@ -251,9 +252,9 @@ def _raise_as_ours(error: Exception) -> Any:
     import pyarrow.flight as fl
 
     if isinstance(error, fl.FlightTimedOutError):
-        raise TimeoutError(str(error)) from error
+        raise TimeoutError(showable(str(error))) from error
     if isinstance(error, (fl.FlightError, pa.ArrowException, KeyError)):
-        raise OSError(f"DoGet failed: {type(error).__name__}: {error}") from error
+        raise OSError(showable(f"DoGet failed: {type(error).__name__}: {error}")) from error
     raise error
 
 

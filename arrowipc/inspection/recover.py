@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from arrowipc._core import Source
+from arrowipc.arguments import check_flag
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import FormatError, TruncatedError, UsageError
 from arrowipc.events import BatchRead
@@ -177,7 +178,8 @@ def recover(
     if format not in (None, "file", "stream"):
         raise UsageError(f'format must be "file", "stream" or None, found {format!r}')
     source = locate_source(source)
-    opened = _searched if resync else _opened
+    opened = _searched if check_flag("resync", resync) else _opened
+    durable = check_flag("durable", durable)
     if into is None:
         return RecoveryReader(opened(source, memory_map, options))
     with _apart(source, into) as target, closing(RecoveryReader(opened(source, memory_map, options))) as reader:

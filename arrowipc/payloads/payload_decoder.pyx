@@ -39,7 +39,7 @@ from arrowipc.metadata.checksums cimport verify_of
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, cut_message, stream_agrees
 from arrowipc.read.stream_decoder cimport StreamDecoder
 
-from arrowipc.arguments import check_choice, check_integer, check_text, described
+from arrowipc.arguments import check_choice, check_flag, check_integer, check_text, described
 from arrowipc.datatypes import Field, Int
 from arrowipc.distinct.unifier import IndicesFull
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
@@ -792,6 +792,8 @@ cdef class DecodedPayloads:
         return self.batch.column(-1) if self.indexed else None
 
     def __repr__(self):
+        if self.batch is None:
+            return "<DecodedPayloads: none>"
         parts = [f"{self.batch.num_rows} rows of cells {self.start}..{self.next}"]
         if self.num_null:
             parts.append(f"{self.num_null} null")
@@ -901,7 +903,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     decoder.columns = columns
     decoder.on_error = on_error
     decoder.decode = dictionaries == "decode"
-    decoder.inflater = new_inflater(use_threads)
+    decoder.inflater = new_inflater(use_threads is True or check_flag("use_threads", use_threads))
     decoder.index_name = None if parent_index is False else "parent_index" if parent_index is True else parent_index
     decoder.max_rows = INT64_MAX if max_rows is None else check_integer("max_rows", max_rows, 1, INT64_MAX)
     decoder.max_bytes = INT64_MAX if max_bytes is None else check_integer("max_bytes", max_bytes, 1, INT64_MAX)

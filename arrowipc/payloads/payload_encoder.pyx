@@ -32,7 +32,7 @@ from arrowipc.write.dictionary_writer cimport Emission
 
 from collections import namedtuple
 
-from arrowipc.arguments import check_integer, described, items_of
+from arrowipc.arguments import check_flag, check_integer, described, items_of
 from arrowipc.columns.record_batch import concat_batches
 from arrowipc.datatypes import Binary, LargeBinary
 from arrowipc.errors import UsageError
@@ -614,7 +614,10 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
     if (offsets is not None) + (rows_per_payload is not None) + (group_by is not None) != 1:
         raise UsageError("encode_payloads: expected one of offsets, rows_per_payload and group_by, found "
                          f"{[each for each in (offsets, rows_per_payload, group_by) if each is not None] or 'none'}")
-    with_end = with_schema if with_end is None else with_end
+    with_schema = with_schema is True or check_flag("with_schema", with_schema)
+    with_end = with_schema if with_end is None else check_flag("with_end", with_end)
+    trim_dictionaries = trim_dictionaries is True or check_flag("trim_dictionaries", trim_dictionaries)
+    large = large is not False and check_flag("large", large)
     if checksum and not (with_schema and with_end):
         raise UsageError("encode_payloads: checksum=True is of whole streams, and needs with_schema and with_end")
     declared = None if schema is None else as_schema(schema)
@@ -635,7 +638,7 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
         columns = key_columns(group_by, declared)
         keys = select_columns(rows, columns)
         starts = find_runs(keys)
-        if not keep_keys:
+        if not check_flag("keep_keys", keep_keys):
             rest = tuple([i for i in range(len(declared)) if i not in columns])
             rows = select_columns(rows, rest)
             declared = (plan_schema(rows.plan) if schema is None

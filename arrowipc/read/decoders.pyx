@@ -40,7 +40,7 @@ from arrowipc.read.decompress cimport DECODED, DECODE_BY_DECODER, DECODE_ROOM, I
 from arrowipc.read.framing cimport Message
 from arrowipc.read.validate cimport check_columns, check_extents, index_range, place_of, validate
 
-from arrowipc.arguments import without_descriptions
+from arrowipc.arguments import check_flag, without_descriptions
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError
 
 
@@ -461,9 +461,9 @@ cdef int check_dictionary(int64_t id, int64_t length, int64_t nbytes, int64_t al
 # -- single messages -----------------------------------------------------------------------------------------
 
 
-def decode_messages(Message message, schema, list dictionaries, columns, validate, limits, bint use_threads):
+def decode_messages(Message message, schema, list dictionaries, columns, validate, limits, use_threads):
     """Decode a RecordBatch message after some DictionaryBatch messages; see `arrowipc.read_record_batch`."""
-    cdef Decoder decoder = new_decoder(columns, validate, limits, use_threads, True)
+    cdef Decoder decoder = new_decoder(columns, validate, limits, check_flag("use_threads", use_threads), True)
     cdef Message item
     cdef TakenDictionary taken
     decoder.open(message_plan(schema, &decoder.limits))

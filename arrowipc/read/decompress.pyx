@@ -15,6 +15,7 @@ from arrowipc.inline.loads cimport (
 from arrowipc.inline.plan cimport *
 from arrowipc.inline.room cimport new_zeros, reserve_items
 
+from arrowipc._core import forgetting
 from arrowipc.errors import FormatError, LimitError, UnsupportedError
 
 cdef enum:
@@ -230,6 +231,22 @@ cdef class CodecPool:
 
 # Found so far, per codec: decoders, and encoders at the default level.
 pools = [None] * 4
+
+
+def forget_contexts():
+    """Free the contexts of codecs that nobody uses at the moment; returns how many."""
+    cdef CodecPool pool
+    cdef list idle
+    count = 0
+    for pool in pools:
+        if pool is not None:
+            with cython.critical_section(pool):
+                idle, pool.idle = pool.idle, []
+            count += len(idle)
+    return count
+
+
+forgetting.append(forget_contexts)
 
 
 cdef CodecPool pool_of(int codec, bint encodes):

@@ -28,7 +28,7 @@ from arrowipc.inline.threads cimport count_up
 
 from _collections import deque  # `collections` loads a dozen modules
 
-from arrowipc.arguments import check_choice, check_integer, described, metadata_of
+from arrowipc.arguments import check_choice, check_flag, check_integer, described, integer_of, metadata_of
 from arrowipc.metadata.checksums import UNCLOSED
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 
@@ -77,12 +77,13 @@ cdef class Framer:
 
     # -- input --
 
-    def feed(self, data, bint last=False):
+    def feed(self, data, last=False):
         """Add input behind what is there; `last`: nothing will follow, so a message that stops short fails at once.
 
         `data` is held, not copied, and must not change while messages point into it.
         """
         cdef Source source = Source(data)
+        last = last is not False and check_flag("last", last)
         self.occupy()
         try:
             if self.last:
@@ -129,6 +130,7 @@ cdef class Framer:
         At least one and at most `bytes_needed` bytes; never more than ``Limits.read_ahead`` beyond twice of what was
         received, whatever the input claims.
         """
+        integer_of("sizehint", sizehint)
         self.occupy()
         try:
             return self._lend()

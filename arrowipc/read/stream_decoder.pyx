@@ -15,6 +15,7 @@ from arrowipc.metadata.schema_reader cimport plan_schema, read_plan
 from arrowipc.read.decoders cimport TakenDictionary, locate_batch, new_decoder
 from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, take_message
 
+from arrowipc.arguments import check_flag
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 
 # The order of a stream. Rows: what came so far; columns: the next message. None: fine; text: why not.
@@ -87,6 +88,8 @@ verify=False)\n--\n\n
                  verify=False):
         if self.decoder is not None:
             raise UsageError("a decoder begins once: make another one")
+        use_threads = use_threads is True or check_flag("use_threads", use_threads)
+        ensure_native_endian = ensure_native_endian is True or check_flag("ensure_native_endian", ensure_native_endian)
         self.verify, self.use_threads = verify_of(verify), use_threads
         self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
         self.limits = self.decoder.limits
@@ -227,7 +230,7 @@ verify=False)\n--\n\n
             return False
         return find_extents(Columns.__new__(Columns), self.decoder.plan, message, &self.limits)
 
-    def go_on(self, bint forget):
+    def go_on(self, forget):
         """Take messages again after a FormatError of `decode_next`.
 
         `forget`: without the dictionaries so far, so that batches that need one are refused until it came again.
@@ -235,7 +238,7 @@ verify=False)\n--\n\n
         if self.decoder is None:
             raise UsageError(f"this decoder cannot be used: {self.failure}")
         self.fail(None)
-        if forget:
+        if check_flag("forget", forget):
             self.decoder.forget()
 
     cdef int check_order(self, int kind) except -1:
@@ -333,6 +336,8 @@ def bare(type kind not None):
 def stream_of(data, columns, validate, limits, use_threads, ensure_native_endian, verify):
     """Return a `StreamDecoder` that was fed all its input and has read its schema: one call for a small stream."""
     cdef StreamDecoder stream = StreamDecoder.__new__(StreamDecoder)
+    use_threads = use_threads is True or check_flag("use_threads", use_threads)
+    ensure_native_endian = ensure_native_endian is True or check_flag("ensure_native_endian", ensure_native_endian)
     stream.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
     stream.limits = stream.decoder.limits
     stream.verify, stream.use_threads = verify_of(verify), use_threads

@@ -22,6 +22,9 @@ from arrowipc.sources.spark_log import LOG, above, local_log, remote_log, with_l
 
 log: logging.Logger = logging.getLogger("arrowipc")
 
+#: How many of the things that are left out are logged by name.
+MOST_NAMED = 10
+
 _MARKS = re.compile(r"[*?\[{]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
@@ -116,6 +119,26 @@ def naming(path: str) -> Iterator[None]:
         raise named from error
 
 
+class LeftOut:
+    """Logs what is left out: the first by name, and how many they are in the end."""
+
+    def __init__(self, log: logging.Logger = log) -> None:
+        self._log = log
+        self._count = self._told = 0
+
+    def add(self, reason: str, how: str = "left out") -> None:
+        """Log a text that names what is left out, unless it is one of many."""
+        self._count += 1
+        if self._count <= MOST_NAMED:
+            self._log.warning("%s: %s", how, showable(reason))  # handlers may keep what they are given
+
+    def total(self, more: str = "") -> None:
+        """Log how many they are, where not all were named."""
+        if self._count > max(self._told, MOST_NAMED):
+            self._told = self._count
+            self._log.warning("left out: %s in all%s", f"{self._count:,}", more)
+
+
 # -- local paths ---------------------------------------------------------------------------------------------
 
 
@@ -145,16 +168,19 @@ def walk(*directories: str, ignore_missing: bool = False) -> Iterator[tuple[str,
     """
     real, linked = deque(sorted(directories, key=os.path.islink)), deque[str]()
     seen: set[tuple[int, int]] = set()
+    left_out = LeftOut() if ignore_missing else None
     while real or linked:
-        for path, found, is_link in _listed((real or linked).popleft(), seen, ignore_missing):
+        for path, found, is_link in _listed((real or linked).popleft(), seen, left_out):
             if stat.S_ISDIR(found.st_mode):
                 (linked if is_link else real).append(path)
             elif stat.S_ISREG(found.st_mode):
                 yield path, found
+    if left_out is not None:
+        left_out.total()
 
 
 def _listed(
-    directory: str, seen: set[tuple[int, int]], ignore_missing: bool
+    directory: str, seen: set[tuple[int, int]], left_out: LeftOut | None
 ) -> Iterator[tuple[str, os.stat_result, bool]]:
     """What a directory holds: the path, the description of what it leads to, and whether it is a link.
 
@@ -178,10 +204,10 @@ def _listed(
             yield path, entry.stat(), entry.is_symlink()
         except OSError as error:
             broken = _broken(path)
-            if broken is not None and not ignore_missing:
+            if broken is not None and left_out is None:
                 raise PathNotFoundError(broken, path) from None
-            if broken is not None:
-                log.warning("left out: %s", broken)
+            if broken is not None and left_out is not None:
+                left_out.add(broken)
             elif not isinstance(error, FileNotFoundError):  # that it is gone is no error
                 raise
 

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 
 from arrowipc._core import copy_into
-from arrowipc.arguments import check_text, instance_of
+from arrowipc.arguments import Initialized, check_integer, check_text, instance_of, is_filled
 from arrowipc.errors import ArrowIpcError, UsageError, showable
 from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, room_for, take, version_of
 
@@ -124,7 +124,7 @@ def io_error(url: str, error: BaseException, where: str = "", options: Any = Non
     return OSError(f"{url}: {reason}")
 
 
-class RemoteSource(Remote):
+class RemoteSource(Remote, Initialized):
     """A file at a URL, with options; every reader takes one in place of the URL.
 
     Parameters
@@ -194,6 +194,8 @@ class RemoteSource(Remote):
         version: Mapping[str, str] | None = None,
         filesystem: Any = None,
     ) -> None:
+        if is_filled(self, "_given"):
+            raise UsageError("a RemoteSource is made once: make another one")
         given: Any = timeout
         if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
             raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")
@@ -201,10 +203,10 @@ class RemoteSource(Remote):
             raise UsageError(f"filesystem must be one of fsspec, found {filesystem!r}")
         self._given = storage_options, timeout, filesystem
         self.url: str = check_text("url", url)
-        self.gap: int = gap
-        self.tail: int = tail
+        self.gap: int = check_integer("gap", gap, 0, 2**63 - 1)
+        self.tail: int = check_integer("tail", tail, 0, 2**63 - 1)
         self._system, self._path = find_system(url, storage_options) if filesystem is None else (filesystem, url)
-        self._size = size
+        self._size = None if size is None else check_integer("size", size, 0, 2**63 - 1)
         self._asked = False
         self._version = dict(instance_of("version", version, Mapping)) if version else None
         self._file = self._open_file(timeout)
@@ -459,7 +461,7 @@ class _Sequential(io.RawIOBase):
         try:
             count = take(self._inner, self._inner.read(len(buffer)), memoryview(buffer))
         except FileObjectError as error:
-            raise OSError(f"{showable(self._source.url)}: {error}") from None
+            raise OSError(showable(f"{self._source.url}: {error}")) from None
         except Exception as error:
             raise self._source._failure(error) from None
         if self._source._file is None:

@@ -6,7 +6,7 @@ import errno
 import io
 import os
 
-from arrowipc.arguments import described, refuse_async
+from arrowipc.arguments import check_flag, described, refuse_async
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.maps.file_maps import FileMap
 from arrowipc.sources.file_objects import TEXT, FileObjectError, is_remote, position_of, read_some, read_up_to, seek_to
@@ -79,6 +79,7 @@ def file_path(url: str) -> str | None:
 
 def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
     """Turn what the caller gave into (buffer, None) or (None, file object), and say if we opened the file."""
+    memory_map = check_flag("memory_map", memory_map)
     source = locate_source(source)
     if is_remote(source):
         return None, source.open(), True

@@ -23,6 +23,7 @@ from arrowipc.tensors.message cimport (
 from arrowipc.tensors.strided_copy cimport Gathered, gather_all, gathered, is_packed, reach, row_major, stored_strides
 
 from arrowipc.datatypes import Bool, FloatingPoint, Int
+from arrowipc.arguments import check_flag, equals_foreign
 from arrowipc.errors import FormatError, LimitError, UsageError
 
 cdef dict plain_types = {}      # (Schema.fbs Type, width, flags) -> the one type object
@@ -212,7 +213,7 @@ cdef class Tensor:
 
     # -- to others --
 
-    def to_numpy(self, bint copy=False):
+    def to_numpy(self, copy=False):
         """Return the values as a NumPy array.
 
         Parameters
@@ -228,7 +229,7 @@ cdef class Tensor:
         np = numpy_module()
         dtype = dtype_for(self.type)
         try:
-            if copy:
+            if check_flag("copy", copy):
                 return np.array(self.to_numpy(), order="C")
             if self.count == 0 or self.width == 0:
                 values = np.empty(self.shape, dtype)
@@ -315,14 +316,16 @@ cdef class Tensor:
 
     # -- values --
 
-    def equals(self, other, bint nan_equal=False):
+    def equals(self, other, nan_equal=False):
         """Whether type, shape and values are equal, also to pyarrow's; with `nan_equal`, NaN equals NaN."""
+        nan_equal = check_flag("nan_equal", nan_equal)
         other = arrow_tensor(other)
         return other is not None and same(self, other, nan_equal)
 
     def __eq__(self, other):
-        other = arrow_tensor(other)
-        return NotImplemented if other is None else same(self, other, False)
+        if isinstance(other, Tensor):
+            return same(self, other, False)
+        return equals_foreign(self, other) if is_tensor(other) else NotImplemented
 
     __hash__ = None
 
@@ -562,9 +565,11 @@ cdef Tensor arrow_tensor(object other):
     """A tensor of ours, or of another library for Arrow (NumPy's and torch's have no `dim_names`); None: neither."""
     if isinstance(other, Tensor):
         return other
-    if hasattr(other, "dim_names") and hasattr(other, "__dlpack__"):
-        return Tensor(other.to_numpy())
-    return None
+    return Tensor(other.to_numpy()) if is_tensor(other) else None
+
+
+cdef bint is_tensor(object other) except -1:
+    return hasattr(other, "dim_names") and hasattr(other, "__dlpack__")
 
 
 cdef bint same(Tensor a, Tensor b, bint nan_equal) except -1:

@@ -11,7 +11,18 @@ from copy import deepcopy
 
 import numpy as np
 
-from arrowipc.arguments import check_choice, checked_names, described, items_of, order_of
+from arrowipc.arguments import (
+    Initialized,
+    check_choice,
+    check_flag,
+    checked_names,
+    described,
+    equals_foreign,
+    integer_of,
+    is_filled,
+    items_of,
+    order_of,
+)
 from arrowipc.datatypes import DataType
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.tensors import sparse_interop as peers
@@ -40,7 +51,7 @@ if TYPE_CHECKING:
     Validate = Literal["none", "full", "strict"]
 
 
-class SparseTensor:
+class SparseTensor(Initialized):
     """What the four layouts have in common; use one of the classes below.
 
     Equality (``==``, :meth:`equals`) compares tensors of one layout: shape, type, and the stored values with
@@ -81,6 +92,8 @@ class SparseTensor:
     ) -> None:
         """Take over parts that a user gives."""
         check_choice("validate", validate, ("none", "full", "strict"))
+        if is_filled(self, "_data"):
+            raise UsageError(f"a {type(self).__name__} is made once: make another one")
         self._index = index
         self._shape = _checked_shape(shape)
         self._dim_names = checked_names(dim_names, len(self._shape))
@@ -201,8 +214,9 @@ class SparseTensor:
         )
 
     def __eq__(self, other: object) -> bool:
-        known = isinstance(other, SparseTensor) or peers.library_of(other) == "pyarrow"
-        return self.equals(other) if known else NotImplemented
+        if isinstance(other, SparseTensor):
+            return self.equals(other)
+        return equals_foreign(self, other) if peers.library_of(other) == "pyarrow" else NotImplemented
 
     def equals(self, other: object, nan_equal: bool = False) -> bool:
         """Whether `other` has the same layout, shape, type, and the same values at the same coordinates.
@@ -214,6 +228,7 @@ class SparseTensor:
         nan_equal : bool, default False
             Whether NaN equals NaN.
         """
+        nan_equal = check_flag("nan_equal", nan_equal)
         if peers.library_of(other) == "pyarrow" and other.shape == self._shape:  # type: ignore[attr-defined]
             other = _from_pyarrow(other)
         if type(other) is not type(self):
@@ -691,10 +706,7 @@ def _from_pyarrow(tensor: Any, dim_names: Iterable[str] | None = None) -> Sparse
 
 def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """Return a shape as a tuple of ints from 0 to 2**63 - 1."""
-    try:
-        sizes = tuple([int(size) for size in shape])
-    except (TypeError, ValueError):
-        raise UsageError(f"a shape is a sequence of integers, found {described(shape)}") from None
+    sizes = tuple([integer_of("shape: each size", size) for size in items_of("shape", shape)])
     if any(not 0 <= size < 2**63 for size in sizes):
         raise UsageError(f"the sizes of a shape are from 0 to 2**63 - 1, found {sizes}")
     return sizes

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from arrowipc.arguments import described, refuse_async
+from arrowipc.arguments import check_flag, described, refuse_async
 from arrowipc.errors import UsageError
 from arrowipc.write.atomic_file import RemoteFile, open_path, open_url
 from arrowipc.write.batch_writer import BytearraySink, DescriptorSink, FixedSink, ObjectSink, Sink
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def open_sink(target: Any, durable: bool) -> Sink:
     """Make a sink of what the caller gave; its `commit` or `discard` says how it ended."""
+    durable = durable is True or check_flag("durable", durable)
     # Memory first: the tests for all else take as long as a small batch.
     if isinstance(target, bytearray):
         return BytearraySink(target)

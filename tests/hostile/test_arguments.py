@@ -1,8 +1,10 @@
 """Arguments of any kind: a value, an error of ours, or a TypeError that names the argument, from every public call."""
 
+import ast
 import asyncio
 import copy
 import enum
+import functools
 import inspect
 import io
 import random
@@ -21,6 +23,7 @@ from helpers.arrays import ipc_bytes
 from helpers.processes import rounds
 
 import arrowipc as ipc
+import arrowipc.options
 from arrowipc import types
 from arrowipc.tensors import extension_columns
 from arrowipc.values import dictionary_encode, inference
@@ -334,3 +337,107 @@ def test_any_argument_gives_a_value_or_an_error_that_names_it(tmp_path: Path, mo
                 findings.setdefault(path, f"{text}: {type(error).__name__}: {error}")
     print(f"seed {SEED}: {len(findings)} findings")
     assert not findings, "\n".join(findings.values())
+
+
+PACKAGE = Path(ipc.__file__).parent
+
+
+@functools.cache
+def annotations_of(module: str) -> dict[tuple[str, str], str]:
+    """What the stub of a compiled module says: (function, parameter) -> annotation."""
+    path = PACKAGE / f"{module.removeprefix('arrowipc.').replace('.', '/')}.pyi"
+    tree = ast.parse(path.read_text() if path.exists() else "")
+    bodies = {"": tree.body} | {f"{each.name}.": each.body for each in tree.body if isinstance(each, ast.ClassDef)}
+    return {
+        (prefix + each.name, taken.arg): ast.unparse(taken.annotation)
+        for prefix, body in bodies.items()
+        for each in body
+        if isinstance(each, ast.FunctionDef)
+        for taken in [*each.args.posonlyargs, *each.args.args, *each.args.kwonlyargs]
+        if taken.annotation is not None
+    }
+
+
+def kind_of(function: Any, parameter: inspect.Parameter) -> tuple[type | None, bool]:
+    """`bool` or `int` for a parameter of nothing else, and whether it may be None."""
+    words = str(parameter.annotation)
+    if parameter.annotation is parameter.empty:
+        named = getattr(function, "__qualname__", "") + ".__init__" * isinstance(function, type)
+        module = getattr(function, "__module__", None) or type(getattr(function, "__self__", None)).__module__
+        words = annotations_of(module).get((named, parameter.name), type(parameter.default).__name__)
+    parts = {each.removeprefix("<class '").removesuffix("'>") for each in words.split(" | ")}
+    kinds = [kind for kind, names in ((bool, {"bool"}), (int, {"int", "SupportsIndex"})) if parts - {"None"} <= names]
+    return (kinds[0] if kinds and parts != {"None"} else None), "None" in parts
+
+
+#: What a call needs beside the parameter that is tried.
+NEEDED: dict[str, dict[str, Any]] = {
+    "IndexedStreamReader": {"source": STREAM},
+    "MessageReader": {"source": STREAM},
+    "MessageReader.open_stream": {"source": STREAM},
+    "RecordBatchStreamReader": {"source": STREAM},
+    "open_stream": {"source": STREAM},
+    "RemoteSource": {"url": "memory://x"},
+    "RowDataset": {"source": "f.arrow"},
+    "encode_payloads": {"group_by": "x"},
+    "fixed_shape_tensor": {"value_type": "int8", "shape": (2,)},
+    "variable_shape_tensor": {"value_type": "int8", "ndim": 2},
+    "Dictionary": {"index_type": types.int8(), "value_type": types.int8()},
+    "dictionary": {"index_type": "int8", "value_type": "int8"},
+    "FixedSizeList": {"value_field": ipc.field("x", "int8"), "list_size": 2},
+    "Int": {"bit_width": 8, "signed": True},
+    "Map": {"entries": types.map_("utf8", "int8").entries},
+    "Time": {"unit": "s"},
+    "list_": {"value_type": "int8"},
+    "map_": {"key_type": "utf8", "item_type": "int8"},
+    "Table.add_column": {"values": [0] * 6},
+    "Schema.insert": {"field": ipc.field("x", "int8")},
+    "Message.serialize_to": {"sink": io.BytesIO()},
+    "StreamDecoder.feed": {"data": b""},
+}
+
+
+def test_flags_are_booleans_and_counts_integers_in_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "no" and 2 are no flags, 2.5 and "2" no counts; NumPy's booleans are booleans."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f.arrow").write_bytes(FILE)
+    taken, tried = [], 0
+    for path, (make, member) in callables().items():
+        function = getattr(make(), member)
+        values = isinstance(function, type) and issubclass(function, tuple)  # results, which nobody is asked to make
+        if path.startswith("closed") or values or path == "TensorColumn":
+            continue
+        for parameter in parameters(function):
+            kind, _ = kind_of(function, parameter)
+            for value in {bool: ("no", 2, b"", np.bool_(True)), int: ("2", 2.5)}.get(kind, ()):  # type: ignore[call-overload]
+                given = {
+                    each.name: fitting(path, each.name)
+                    for each in parameters(function)
+                    if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+                }
+                given |= NEEDED.get(path, {}) | {parameter.name: value}
+                alone = [given.pop(each.name) for each in parameters(function) if each.kind is each.POSITIONAL_ONLY]
+                tried += 1
+                try:
+                    result = getattr(make(), member)(*alone, **given)
+                    next(iter(result), None) if hasattr(type(result), "__next__") else None
+                except (ipc.ArrowIpcError, TypeError, BufferError) as error:
+                    says_so = not isinstance(error, ipc.UsageError) or "must be True or False" in str(error)
+                    if isinstance(value, np.bool_) and says_so:
+                        taken.append(f"{path}({parameter.name}={value!r}): {error}")
+                else:
+                    if not isinstance(value, np.bool_):
+                        taken.append(f"{path}({parameter.name}={value!r}) is taken")
+    assert tried > 400
+    assert taken == []
+
+
+@pytest.mark.parametrize("options", [ipc.options.DecodeOptions, ipc.options.ReadOptions, ipc.options.WriteOptions])
+def test_every_flag_of_the_options_is_checked(options: Any) -> None:
+    assert {name for name, kind in options.types.items() if "bool" in kind} - {"statistics"} == set(options.flags)
+    for name, others in options.flags.items():
+        for value in ("no", 2, 0, *(() if others else (None,))):
+            with pytest.raises(ipc.UsageError, match=f"{name} must be True or False"):
+                options({name: value})
+        for value in (True, False, np.bool_(False), *others):
+            assert getattr(options({name: value}), name) in (True, False, None)

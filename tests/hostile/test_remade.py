@@ -1,13 +1,17 @@
 """What is shared is made once: nothing that Python offers for that makes, fills or changes it a second time."""
 
+import contextlib
 import copy
 import pickle
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from helpers import drive, processes
 
 import arrowipc as ipc
 from arrowipc import types
+from arrowipc.read import decompress
 
 COLUMNS = ipc.Schema([ipc.Field("x", types.list_(types.int8())), ipc.Field("d", types.decimal128(9, 2))], {"a": "b"})
 IMMUTABLE = [
@@ -72,3 +76,131 @@ def test_objects_of_all_public_classes_can_be_referred_to_weakly():
     kinds = {kind for kind in public if isinstance(kind, type) and not issubclass(kind, tuple)}
     assert len(kinds) > 30
     assert {kind.__name__ for kind in kinds if not kind.__weakrefoffset__} == set()
+
+
+#: Objects of public classes that others share, and arguments with which they could be made again.
+SHARED = {
+    "Array": lambda: (ipc.array([1]), (ipc.array(["q"]),)),
+    "ChunkedArray": lambda: (ipc.table({"x": [1]})["x"], ([ipc.array(["q"])],)),
+    "RecordBatch": lambda: (ipc.record_batch({"x": [1]}), (ipc.record_batch({"y": ["q"]}),)),
+    "Table": lambda: (ipc.table({"x": [1]}), (ipc.schema({"y": "utf8"}), ())),
+    "Schema": lambda: (ipc.schema({"x": "int8"}), ([],)),
+    "Field": lambda: (ipc.field("x", "int8"), ("y", types.utf8())),
+    "KeyValueMetadata": lambda: (ipc.KeyValueMetadata({"a": "b"}), ({"c": "d"},)),
+    "Limits": lambda: (ipc.Limits(), (1,)),
+    "Message": lambda: (ipc.read_message(COLUMNS.serialize()), (b"",)),
+    "Tensor": lambda: (ipc.Tensor(memoryview(b"ab")), (memoryview(b"c"),)),
+    "SparseCOOTensor": lambda: (ipc.SparseCOOTensor([1], [[0, 1]], (2, 2)), ([5], [[1, 1]], (3, 3))),
+    "SparseCSRMatrix": lambda: (ipc.SparseCSRMatrix([1], [0, 1], [0], (1, 1)), ([5], [0, 1], [1], (1, 2))),
+    "SparseCSCMatrix": lambda: (ipc.SparseCSCMatrix([1], [0, 1], [0], (1, 1)), ([5], [0, 1], [1], (2, 1))),
+    "SparseCSFTensor": lambda: (
+        ipc.SparseCSFTensor([1], [[0, 1]], [[0], [0]], (1, 1)),
+        ([5], [[0, 1]], [[0], [1]], (2, 2)),
+    ),
+    "DataType": lambda: (types.decimal128(9, 2), (3, 1)),
+    "RemoteSource": lambda: (ipc.RemoteSource("memory://a"), ("memory://b",)),
+}
+#: They are read or written by one owner at a time, or are results (named tuples), errors and what `__new__` refuses.
+OWNED = {
+    *("Damage", "Recovery", "Validation", "ColumnStatistics", "GroupedPayloads", "DecodedPayloads", "StreamDecoder"),
+    *("MessageReader", "RecordBatchFileReader", "RecordBatchStreamReader", "IndexedStreamReader", "Dataset"),
+    *("RecordBatchFileWriter", "RecordBatchStreamWriter", "RowDataset"),
+}
+
+
+def public_classes():
+    found = {name: getattr(ipc, name) for name in ipc.__all__ if isinstance(getattr(ipc, name), type)}
+    return {name: kind for name, kind in found.items() if not issubclass(kind, Exception)}
+
+
+def test_what_others_share_stays_when_it_is_initialized_again():
+    assert public_classes().keys() == SHARED.keys() | OWNED
+    for name, make in SHARED.items():
+        thing, others = make()
+        before = repr(thing), pickle.dumps(thing) if name not in ("RemoteSource",) else None
+        for given in ((), others, others[:1]):
+            with contextlib.suppress(TypeError, ipc.ArrowIpcError):
+                thing.__init__(*given)
+        assert (repr(thing), pickle.dumps(thing) if before[1] else None) == before, name
+
+
+@pytest.mark.parametrize("name", public_classes())
+def test_what_new_alone_makes_says_so(name):
+    """In every method: values, an error of ours, or a TypeError for arguments that are missing."""
+    kind = public_classes()[name]
+    try:
+        blank = kind.__new__(kind)
+    except (TypeError, ipc.ArrowIpcError):
+        return
+    language = {"__repr__", "__str__", "__len__", "__iter__", "__eq__", "__hash__", "__enter__", "__reduce__"}
+    inner = {"expect", "pump", "resume"}  # what readers and writers ask of each other
+    for member in sorted({name for name in dir(kind) if name[0] != "_"} - inner | language & {*dir(kind)}):
+        for given in ((), (0,), (blank,)):
+            with contextlib.suppress(TypeError, IndexError, KeyError, StopIteration, ipc.ArrowIpcError, BufferError):
+                method = getattr(blank, member)
+                if callable(method):
+                    method(*given)
+
+
+class Broken:
+    """Another library's data that cannot be had."""
+
+    dim_names = ()
+
+    def fail(self, *_, **__):
+        raise ValueError("broken")
+
+    __arrow_c_stream__ = __arrow_c_array__ = __arrow_c_schema__ = __dlpack__ = to_numpy = fail
+
+
+def broken_tensor():
+    dense = np.zeros((4, 2), np.int64)
+    dense[3, 1] = 5
+    return pa.SparseCOOTensor.from_dense_numpy(np.asfortranarray(dense)), ipc.SparseCOOTensor.from_dense(dense)
+
+
+@pytest.mark.parametrize("name", [name for name in SHARED if name not in ("Message", "RemoteSource")])
+def test_what_cannot_be_read_is_not_equal(name):
+    thing, _ = SHARED[name]()
+    theirs, ours = broken_tensor()
+    for other in (Broken(), theirs, pa.array([{"a": 1}], pa.struct([("a", pa.int8())])), object()):
+        assert (thing == other) is False
+        assert thing != other
+    assert ours != theirs
+
+
+def test_a_stream_that_is_longer_is_not_read_on():
+    batch = ipc.record_batch({"x": [1, 2]})
+    taken = []
+
+    def endless():
+        while len(taken) < 1000:
+            taken.append(1)
+            yield batch.to_arrow()
+
+    def stream():
+        taken.clear()
+        return pa.RecordBatchReader.from_batches(batch.to_arrow().schema, endless())
+
+    for mine in (batch, ipc.table(batch), ipc.Table.from_batches([batch, batch])):
+        assert mine != stream()
+        assert len(taken) <= 4
+        assert not mine.equals(stream())
+        assert mine == pa.Table.from_batches([batch.to_arrow()] * (mine.num_rows // 2))
+    column = pa.chunked_array([[1, 2]] * 3)
+    for mine in (batch["x"], ipc.table(batch)["x"]):
+        assert mine != column
+        assert mine == pa.chunked_array([[1], [2]])
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_release_unused_frees_the_contexts_of_codecs(codec):
+    sink = bytearray()
+    with ipc.new_stream(sink, compression=codec) as writer:
+        writer.write({"x": [0] * 10_000})
+    ipc.open(bytes(sink)).read_all()
+    assert decompress.forget_contexts() > 0
+    ipc.open(bytes(sink)).read_all()
+    ipc.release_unused()
+    assert decompress.forget_contexts() == 0
+    assert ipc.open(bytes(sink)).read_all().num_rows == 10_000

@@ -1,7 +1,9 @@
 """What people reach for in pyarrow's classes is there under the same name, or the error says what there is instead."""
 
 import math
+import pydoc
 import re
+import rlcompleter
 
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import arrowipc as ipc
+from arrowipc import arguments
 
 BATCH = ipc.RecordBatch.from_pydict({"x": [1, None]})
 TABLE = ipc.Table.from_batches([BATCH])
@@ -30,6 +33,25 @@ def test_what_is_not_there_says_what_is(kind):
         with pytest.raises(AttributeError, match=rf"^{kind} has no attribute '{name}'") as caught:
             getattr(ours, name)
         assert re.search(rf"'{name}': |to_arrow\(\), to_polars\(\) and to_pandas\(\)", str(caught.value)), name
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_what_a_class_lists_its_objects_have(kind):
+    """The hints for what is not there are in no list: those of `dir`, of `help` and of completion."""
+    ours = PAIRS[kind][1]
+    of_some = {"indices", "offsets", "values"} if kind == "Array" else set()
+    members = rlcompleter.Completer({"x": ours}).attr_matches("x.")
+    listed = {name.removeprefix("x.").rstrip("()") for name in members} | {*dir(ours), *dir(type(ours))}
+    helped = {line.split("(")[0].strip(" |") for line in pydoc.plaintext.document(type(ours)).splitlines()}
+    assert {name for name in listed - of_some if not hasattr(ours, name)} == set()
+    assert {name for name in dir(ours) if not hasattr(ours, name)} == set()
+    assert helped & arguments._INSTEAD.keys() <= listed
+    assert {*vars(type(ours))} & arguments._INSTEAD.keys() <= listed
+
+
+def test_arrays_list_the_parts_that_they_have():
+    assert not {"indices", "offsets", "values"} & {*dir(BATCH["x"])}
+    assert {"offsets", "values"} <= {*dir(ipc.array([[1]]))}
 
 
 def test_metadata_of_fields_and_schemas():

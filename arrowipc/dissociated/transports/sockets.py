@@ -26,7 +26,7 @@ from arrowipc.dissociated.connection import LONGER, Connection, Deadline, Frame,
 from arrowipc.dissociated.memory.receiving import announced
 from arrowipc.dissociated.protocol import Reason
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
-from arrowipc.errors import FormatError, LimitError
+from arrowipc.errors import FormatError, LimitError, showable
 from arrowipc.limits import Limits
 from arrowipc.sources.locks import locked
 
@@ -486,8 +486,8 @@ def _saying(what: str) -> Iterator[None]:
         if isinstance(error, TimeoutError) and error.errno is None:
             raise TimeoutError(f"{what}: {error}{LONGER}") from None
         if not isinstance(error, OSError) or error.errno is None:
-            raise OSError(f"{what}: {error}") from None
-        raise type(error)(error.errno, f"{what}: {error.strerror or error}") from None
+            raise OSError(showable(f"{what}: {error}")) from None
+        raise type(error)(error.errno, showable(f"{what}: {error.strerror or error}")) from None
 
 
 def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = False) -> SocketListener:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from arrowipc.dataset.partitioning import keys_of
 from arrowipc.errors import FormatError
 from arrowipc.schemas import Schema
-from arrowipc.sources.files import FoundFile, naming
+from arrowipc.sources.files import FoundFile, LeftOut, naming
 from arrowipc.spark.read.sources import ReadOptions
 from arrowipc.spark.shipping import Shipped
 from arrowipc.spark.types import index_of
@@ -64,6 +64,7 @@ class ArrowIpcReader(Shipped, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Read one partition as batches that have exactly the schema."""
+        left_out = LeftOut(log)
         for file in partition.value or ():  # without files Spark makes a partition of its own
             try:
                 with naming(file.path):
@@ -71,11 +72,12 @@ class ArrowIpcReader(Shipped, DataSourceReader):
             except FileNotFoundError as error:
                 if not self._options.given["ignoreMissingFiles"]:
                     raise
-                log.warning("left out: %s", str(error))
+                left_out.add(str(error))
             except FormatError as error:
                 if not self._options.given["ignoreCorruptFiles"]:
                     raise
-                log.warning("left out, from here to the end of the file: %s", str(error))
+                left_out.add(str(error), "left out, from here to the end of the file")
+        left_out.total()
 
     def _read(self, file: FoundFile) -> Iterator["pa.RecordBatch"]:
         from arrowipc.spark.read.schema import chosen_columns
