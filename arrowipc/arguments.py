@@ -132,6 +132,8 @@ def equals_foreign(mine: Any, other: object) -> bool:
     try:
         return bool(mine.equals(other))
     except (ArrowIpcError, TypeError, ValueError):
+        if isinstance(other, type(mine)):
+            raise
         return False
 
 

@@ -236,8 +236,6 @@ class ChunkedArray(Column):
         return equal_pieces(self.chunks, other.chunks, Array.equals, nan_equal)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, ChunkedArray):
-            return self.equals(other)
         return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -547,8 +545,6 @@ class Table(Tabular):
         return equal_pieces(self.batches, other.batches, same_rows, nan_equal)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Table):
-            return self.equals(other)
         return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -214,9 +214,8 @@ class SparseTensor(Initialized):
         )
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, SparseTensor):
-            return self.equals(other)
-        return equals_foreign(self, other) if peers.library_of(other) == "pyarrow" else NotImplemented
+        known = isinstance(other, SparseTensor) or peers.library_of(other) == "pyarrow"
+        return equals_foreign(self, other) if known else NotImplemented
 
     def equals(self, other: object, nan_equal: bool = False) -> bool:
         """Whether `other` has the same layout, shape, type, and the same values at the same coordinates.
