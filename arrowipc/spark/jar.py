@@ -93,12 +93,15 @@ def _found() -> Path:
     name = f"arrowipc-spark-{versions}-{digest}.jar"
     try:
         folder = _cache_folder()
-        if _is_own_file(folder / name):
-            return folder / name
-        with _locked(folder / ".lock"):
-            if not _is_own_file(folder / name):  # another process may have built it meanwhile
-                _build(jars, sources, folder / name)
-        return folder / name
+        path = folder / name
+        if _is_whole(path, digest):
+            return path
+        with _locked(folder / ".lock") as alone:
+            if not _is_whole(path, digest):  # another process may have built it meanwhile
+                for draft in folder.glob(".build-*") if alone else ():
+                    shutil.rmtree(draft, ignore_errors=True)  # of a build that was killed
+                _build(jars, sources, path)
+        return path
     except OSError as error:
         private = Path(tempfile.mkdtemp(prefix="arrowipc-"))
         atexit.register(shutil.rmtree, private, ignore_errors=True)
@@ -193,6 +196,8 @@ def _pack(classes: Path, sources: dict[str, Path], jar: Path) -> None:
         archive.comment = _digest(sources).encode()
         for name, data in parts.items():
             archive.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_DEFLATED, 9)
+    with jar.open("rb") as file:
+        os.fsync(file.fileno())  # before it gets its name, which a machine that stops may keep without the bytes
 
 
 # The cache. Spark runs what lies in it, so nobody else may put anything there.
@@ -221,27 +226,29 @@ def _check(path: Path, owners: set[int], excuse: int = 0) -> None:
         raise PermissionError(f"others may write to {path} (mode {stat.S_IMODE(found.st_mode):o}): chmod go-w {path}")
 
 
-def _is_own_file(path: Path) -> bool:
-    """Whether the jar is there; an OSError says what is wrong with it."""
+def _is_whole(path: Path, digest: str) -> bool:
+    """Whether the jar is there, to its last bytes, which are the digest; an OSError says why it must not be used."""
     try:
         found = path.lstat()
     except FileNotFoundError:
         return False
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise PermissionError(f"{path} is expected to be your own file, which nobody else may write: remove it")
-    return True
+    return _digest_of(path) == digest
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Let one process build at a time; where the file system has no locks, two may, and each renames its own."""
+def _locked(path: Path) -> Iterator[bool]:
+    """Let one process build at a time; where the file system has no locks, False, two may, and each renames its own."""
     import fcntl
 
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
+        alone = False
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+            alone = True
+        yield alone
     finally:
         with suppress(OSError):  # a child that was forked meanwhile has it open, too
             fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -27,7 +27,7 @@ class Option(NamedTuple):
     use: Literal["read", "write"]
     type: str
     default: str
-    side: Literal["both", "python", "spark"]
+    side: Literal["both", "jvm", "python", "spark"]
     meaning: str
 
 
@@ -55,6 +55,7 @@ TABLE: tuple[Option, ...] = tuple(
     batchRows write count 65536 both Rows of a batch at most.
     batchBytes write bytes 32m both Bytes of a batch at most, before compression.
     statistics write flag false both Least and greatest values of each batch are kept in it.
+    invalid_text write error|replace|binary error jvm What to do about texts that are not UTF-8; `binary` stores bytes.
     """.strip().splitlines()
 )
 #: What to do in the JVM instead of an option that only the Python data source has.
@@ -70,7 +71,8 @@ def options_resource() -> str:
 
     The kind is ``refused`` for what only the Python data source has: what to do instead is in the place of the type.
     """
-    lines = [f"{each.name}\t{each.default}\t{each.use}\t{each.type}\n" for each in TABLE if each.side == "both"]
+    own = (each for each in TABLE if each.side in ("both", "jvm"))
+    lines = [f"{each.name}\t{each.default}\t{each.use}\t{each.type}\n" for each in own]
     lines += [f"{name.removesuffix('NAME')}\t\trefused\t{instead}\n" for name, instead in INSTEAD.items()]
     return "".join(lines)
 
@@ -80,8 +82,9 @@ USE_THE_JAR = (
     "the Python data source cannot do it, and the file format in the JVM can: start Spark with "
     "arrowipc.spark.session(), or with the jar that python -m arrowipc.spark.jar names"
 )
-#: Spark's own options for files that the Python data source does not have.
+#: Options of Spark's own for files, and of the file format in the JVM, that the Python data source does not have.
 REFUSED = ["partitionOverwriteMode", "partitionBy", "maxRecordsPerFile", "modifiedAfter", "modifiedBefore", "timeZone"]
+REFUSED += [each.name for each in TABLE if each.side == "jvm"]
 #: What Spark itself hands over with the others, and its own machinery uses.
 _PASSED = ("path", "paths")
 _STORAGE = "storage."
@@ -91,7 +94,7 @@ def explained(use: str) -> str:
     """The options of reading or writing as a docstring has them, of the Python data source."""
     lines = []
     for option in TABLE:
-        if option.use == use:
+        if option.use == use and option.side != "jvm":
             default = f", default ``{option.default}``" if option.default else ""
             kind = option.type.replace("|", "``, ``")
             words = f"``{kind}``" if "|" in option.type else kind
@@ -117,7 +120,7 @@ class Options:
         texts = {name.lower(): value for name, value in given.items()}
         if {"provider", "owner"} <= texts.keys():
             raise UsageError(f"a table of the catalog, INSERT INTO and saveAsTable: {USE_THE_JAR}; or load(path)")
-        known = {option.name.lower(): option for option in TABLE if option.use == use}
+        known = {each.name.lower(): each for each in TABLE if each.use == use and each.side != "jvm"}
         storage: dict[str, Any] = {}
         for name, text in texts.items():
             if name.startswith(_STORAGE):

@@ -73,12 +73,13 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     if SparkSession.getActiveSession() is None:
         builder = configure(builder)
     spark: SparkSession = builder.getOrCreate()
+    _make_known(spark)
     if _is_remote(spark) and reader_of(spark) == "python" and (jar := find_jar()) is not None:
         try:
             spark.addArtifact(jar)  # for this session alone
         except Exception as error:  # servers refuse in many ways
             log.warning("the server does not take the jar %s: %s", jar, str(error).partition("\n")[0])
-    register(spark)
+    _say_who_reads(spark)
     return spark
 
 
@@ -88,11 +89,19 @@ def register(spark: SparkSession) -> None:
     Spark finds it by itself where the module ``pyspark_arrowipc`` is on the path of the driver's Python. This is for
     sessions where another package's broken ``pyspark_*`` module stops that search.
     """
+    _make_known(spark)
+    _say_who_reads(spark)
+
+
+def _make_known(spark: SparkSession) -> None:
     try:
         spark.dataSource.register(ArrowIpcDataSource)
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it found by itself
             raise
+
+
+def _say_who_reads(spark: SparkSession) -> None:
     if reader_of(spark) == "python":
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         _say_once(REMOTE if _is_remote(spark) else SUBMITTED if submitted else LATE)
@@ -106,12 +115,11 @@ def reader_of(spark: SparkSession) -> Literal["jvm", "python"]:
     """Which of the two ``format("arrowipc")`` means in a session: the file format in the JVM, or the Python source."""
     if _is_remote(spark):
         try:
-            # Spark itself looks for the files of a file format; it leaves that to a Python source.
-            nowhere = spark.read.format("arrowipc").schema("x long").load("/arrowipc/no/such/path")
-            _ = nowhere.schema
-        except PySparkException as error:
+            # Spark looks for the files of a file format, whose columns may all be null; a Python source says itself.
+            empty = spark.read.format("arrowipc").schema("x long NOT NULL").load("file:///dev/null")
+            return "jvm" if empty.schema["x"].nullable else "python"
+        except PySparkException as error:  # a server on Windows, or one that has neither; it logs that
             return "jvm" if error.getCondition() == "PATH_NOT_FOUND" else "python"
-        return "python"
     sources: Any = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # type: ignore[union-attr]
     state: Any = spark._jsparkSession.sessionState()
     try:

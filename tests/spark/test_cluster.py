@@ -229,8 +229,9 @@ def test_everything_works_from_a_client_of_spark_connect(data: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     switch = "assert session('sc://localhost:' + port) is spark\nframe = files(data + '/jvm')\n"
+    log = data / "server.log"
     settings = {"JAVA_HOME": java, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    with start("-c", IMPORTS + SERVER, port, env=environment() | settings, stderr=subprocess.DEVNULL) as server:
+    with log.open("w") as err, start("-c", IMPORTS + SERVER, port, env=environment() | settings, stderr=err) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
@@ -239,3 +240,4 @@ def test_everything_works_from_a_client_of_spark_connect(data: Path) -> None:
         server.wait(60)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == ["files python 1225", "counted 50 50", *READ, "shared name 9 50"]
+    assert "RPC error" not in log.read_text(), "what a session asks of a server is no error there"

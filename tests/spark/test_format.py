@@ -102,7 +102,62 @@ def test_a_time_of_day_is_a_bigint_where_the_session_refuses_time(
     assert found.where("`time32[ms]` = 1000000").count() == 1
 
 
-@pytest.mark.parametrize(("expression", "kind"), [("make_interval(1)", "INTERVAL"), ("parse_json('1')", "VARIANT")])
+#: The name of a column with texts, an expression for it, and one for a text that is not UTF-8 in it.
+INVALID = [
+    ("t", "cast(X'ff61' AS string)", "t"),
+    ("a.element", "array('good', cast(X'c3a9e9' AS string))", "a[1]"),
+    ("m.entries.key", "map('k', 1, cast(X'fe' AS string), 2)", "map_keys(m)[1]"),
+    ("m.entries.value", "map('k', cast(X'eda080' AS string))", "m['k']"),
+    ("s.x.element.y", "named_struct('x', array(named_struct('y', cast(X'f4908080' AS string))))", "s.x[0].y"),
+]
+
+
+@pytest.mark.parametrize(("column", "expression", "text"), INVALID, ids=[each[0] for each in INVALID])
+def test_texts_that_are_not_utf8(spark: SparkSession, tmp_path: Path, column: str, expression: str, text: str) -> None:
+    frame = spark.range(0, 7, 1, 1).selectExpr("id", f"if(id in (4, 5), {expression}, null) {column.split('.')[0]}")
+    look = f"hex({text})"
+    written = frame.write.format("arrowipc").options(batchRows="3", statistics="true")
+    said = rf"(?s)part-00000-.*: column '{column}' holds a text in row 4 that is not UTF-8.*option invalid_text=replace"
+    for asked in (written, written.option("invalid_text", "error")):
+        with pytest.raises(Exception, match=said):
+            asked.mode("overwrite").save(str(tmp_path / "error"))
+    (there,) = {row[0] for row in frame.selectExpr(look).collect()} - {None}
+    good = bytes.fromhex(there).decode(errors="ignore").encode().hex().upper()
+    for how in ("binary", "replace"):
+        out = tmp_path / how
+        frame.write.format("arrowipc").options(batchRows="3", statistics="true", invalid_text=how).save(str(out))
+        assert load(spark, out).schema.simpleString() == frame.schema.simpleString()
+        found = load(spark, out).where(f"{text} is not null").selectExpr("id", look).collect()
+        assert [row[0] for row in found] == [4, 5]
+        assert {row[1] if how == "binary" else row[1].replace("EFBFBD", "") for row in found} == {
+            there if how == "binary" else good
+        }
+        with pa.ipc.open_file(one_file(out)) as reader:
+            reader.read_all().validate(full=True)
+
+
+def test_texts_and_binary_are_read_as_each_other(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()]
+    values = pa.array([b"ab", None, b"cd"], pa.binary(2))
+    columns = {str(kind): values.cast(pa.binary()).cast(kind) for kind in kinds}
+    columns |= {"fixed": values, "words": columns["string"].dictionary_encode()}
+    stored(tmp_path / "x.arrow", columns, statistics=True)
+    for kind, literal, value in (("binary", "X'6364'", b"cd"), ("string", "'cd'", "cd")):
+        frame = spark.read.format("arrowipc").schema(", ".join(f"{name} {kind}" for name in columns))
+        found = frame.load(str(tmp_path / "x.arrow")).where(" and ".join(f"{name} = {literal}" for name in columns))
+        assert found.collect() == [(value,) * len(columns)]
+        copied = frame.load(str(tmp_path / "x.arrow")).selectExpr("inline(collect_list(struct(*)))")
+        assert copied.collect()[2] == (value,) * len(columns)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("make_interval(1)", "INTERVAL"),
+        ("parse_json('1')", "VARIANT"),
+        ("st_geomfromwkb(X'0101000000000000000000F03F0000000000000040')", "GEOMETRY"),
+    ],
+)
 def test_what_arrow_cannot_hold_is_refused_by_name(
     spark: SparkSession, tmp_path: Path, expression: str, kind: str
 ) -> None:

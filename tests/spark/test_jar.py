@@ -5,7 +5,7 @@ import stat
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +53,8 @@ def unbuilt(small: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> SimpleNa
     small.built = []
 
     def build(spark: Any, sources: Any, target: Path) -> None:
-        target.write_bytes(b"")
+        with zipfile.ZipFile(target, "w") as archive:
+            archive.comment = jar._digest(sources).encode()
         small.built.append(target)
 
     monkeypatch.setattr(jar, "_build", build)
@@ -159,6 +160,26 @@ def test_a_spark_that_it_is_not_for(
     monkeypatch.setattr(sys, "argv", ["jar"])
     assert jar.main() == 1
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("spoil", [lambda whole: b"", lambda whole: whole[:-1], lambda whole: whole[:-1] + b"?"])
+def test_a_jar_that_is_not_whole_is_built_again(unbuilt: SimpleNamespace, spoil: Callable[[bytes], bytes]) -> None:
+    path = Path(find_jar() or "")
+    whole = path.read_bytes()
+    path.write_bytes(spoil(whole))
+    forget()
+    assert find_jar() == str(path)
+    assert path.read_bytes() == whole
+    assert len(unbuilt.built) == 2
+
+
+def test_what_builds_that_were_killed_left_behind_is_removed(unbuilt: SimpleNamespace) -> None:
+    path = Path(find_jar() or "")
+    path.unlink()
+    (unbuilt.folder / ".build-killed/classes").mkdir(parents=True)
+    forget()
+    assert find_jar() == str(path)
+    assert sorted(each.name for each in unbuilt.folder.iterdir()) == [".lock", path.name]
 
 
 # A cache that others might write to.

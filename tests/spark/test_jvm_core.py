@@ -2,6 +2,9 @@
 
 import itertools
 import json
+from collections.abc import Callable
+from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +59,42 @@ def test_every_type_alone_and_in_what_holds_it(core, tmp_path):
     compare(core, saved(tmp_path, arrays))
 
 
+def union(child: pa.Array, dense: bool) -> pa.Array:
+    codes, other = pa.array(([1, 0] * len(child))[: len(child)], pa.int8()), pa.array([7, *range(len(child) - 1)])
+    if not dense:
+        return pa.UnionArray.from_sparse(codes, [other, child], ["p", "q"])
+    return pa.UnionArray.from_dense(codes, pa.array(range(len(child)), pa.int32()), [other, child], ["p", "q"])
+
+
+def runs(child: pa.Array) -> pa.Array:
+    return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(child) + 1), pa.int32()), child)
+
+
+VIEWS = pa.array(["a", None, "long enough to leave the view", "b"], pa.string_view())
+#: What holds other columns, as rows of a column that it holds.
+HOLDERS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "sparse union": lambda child: union(child, False),
+    "dense union": lambda child: union(child, True),
+    "runs": runs,
+    "dictionary": lambda child: pa.DictionaryArray.from_arrays(pa.array([1, 0, None, 1], pa.int8()), child),
+    "list": lambda child: pa.ListArray.from_arrays([0, 1, None, len(child)], child),
+    "list view": lambda child: pa.ListViewArray.from_arrays([1, 0, 0], [len(child) - 1, 0, 2], child),
+    "fixed list": lambda child: pa.FixedSizeListArray.from_arrays(child.slice(0, len(child) // 2 * 2), 2),
+    "struct": lambda child: pa.StructArray.from_arrays(
+        [child], ["f"], mask=pa.array(row == 1 for row in range(len(child)))
+    ),
+    "map": lambda child: pa.MapArray.from_arrays([0, 1, 1, len(child)], pa.array(range(len(child))), child),
+}
+
+
+def test_everything_that_holds_columns_in_everything(core, tmp_path):
+    inner = {"views": VIEWS, **{name: hold(VIEWS) for name, hold in HOLDERS.items()}}
+    pairs = itertools.product(HOLDERS.items(), inner.items())
+    # The format has no dictionaries whose values are indices of another one.
+    nested = {f"{one} of {two}": hold(held) for (one, hold), (two, held) in pairs if {one, two} != {"dictionary"}}
+    compare(core, saved(tmp_path, nested))
+
+
 ODD = {
     "ns": pa.array([1, None, 1_999], pa.timestamp("ns")),
     "ns_before_1970": pa.array([-1, None, 0], pa.timestamp("ns", "UTC")),
@@ -89,6 +128,36 @@ NUMBERS = {
     "null": pa.nulls(2),
     "text": pa.array(["a"]),
 }
+
+
+def edges() -> dict[str, pa.Array]:
+    """The least and the greatest number of each type, those one beyond, and days as far as types of time reach."""
+    ends = [way << bits for bits in (7, 15, 31, 63) for way in (1, -1)]
+    numbers = [each + more for each in ends for more in (-1, 0)] + [sign * each for each in FLOATS for sign in (1, -1)]
+    days = [sign * each for each in DAYS for sign in (1, -1)]
+    found = {}
+    for kind in KINDS:
+        for value in numbers if kind.bit_width < 128 else map(Decimal, numbers):
+            with suppress(OverflowError, pa.ArrowInvalid):  # this type does not reach so far
+                found[f"{value} as {kind}"] = pa.array([value], kind)
+    for day in days:
+        found[f"day {day} in ms"] = pa.array([day * 86_400_000], pa.int64()).view(pa.date64())
+        if abs(day) < 2**31:
+            found[f"day {day}"] = pa.array([day], pa.int32()).view(pa.date32())
+    return found
+
+
+FLOATS = [2**24, 2**24 + 1, 2**53, 2**53 + 1]
+DAYS = [2**31 - 1, 2**31, 2**31 + 1, 106_751_991, 106_751_992, (2**63 - 1) // 86_400_000]
+KINDS = [*(getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)), pa.decimal128(38, 0)]
+
+
+def test_numbers_and_days_at_the_edges_of_types(core, tmp_path):
+    """As what they are and as what a schema asks for: no number becomes another one."""
+    files = saved(tmp_path, edges())
+    compare(core, files)
+    for wanted in WANTED:
+        compare(core, files, st.StructType().add("x", wanted))
 
 
 WANTED: list[st.DataType] = [
@@ -132,7 +201,7 @@ def test_golden_files(core, arrow_data):
 # What the schema of several files allows is read from each; the rest is refused by the name of the column.
 
 
-def union(*names: str) -> pa.Array:
+def sparse(*names: str) -> pa.Array:
     members = [pa.array([number, None, 7]) for number in range(len(names))]
     return pa.UnionArray.from_sparse(pa.array([0, 0, 0], pa.int8()), members, list(names))
 
@@ -140,8 +209,8 @@ def union(*names: str) -> pa.Array:
 INTERVAL = pa.array([(1, 2, 3), None, (0, 0, 1)], pa.month_day_nano_interval())
 ARRAYS: dict[str, pa.Array] = {
     **{name: column.array for name, column in COLUMNS.items()},
-    "union_ab": union("a", "b"),
-    "union_bc": union("B", "c"),
+    "union_ab": sparse("a", "b"),
+    "union_bc": sparse("B", "c"),
     "struct_of_interval": pa.array([{"days": 1, "c": "x"}, None], pa.struct({"days": pa.int64(), "c": pa.string()})),
     "struct_without_fields": pa.array([{}, None], pa.struct({})),
     "list_of_interval": pa.ListArray.from_arrays([0, 3], INTERVAL),
@@ -177,7 +246,7 @@ VALUES: list[tuple[pa.Array, pa.Array, list[Any]]] = [
     (pa.array([2**63], pa.uint64()), pa.array([1], pa.int8()), ["9223372036854775808"]),
     (pa.nulls(2), pa.array([{"a": 1}]), [None, None]),
     (pa.array([{"a": 1}]), pa.array([{"A": 1 << 40, "b": "x"}]), [[1, None]]),
-    (union("a", "b"), union("B", "c"), [[0, None, None], [None, None, None], [7, None, None]]),
+    (sparse("a", "b"), sparse("B", "c"), [[0, None, None], [None, None, None], [7, None, None]]),
     (INTERVAL, pa.array([{"days": 1 << 40, "c": "x"}]), [[1, 2, 3, None], None, [0, 0, 1, None]]),
 ]
 

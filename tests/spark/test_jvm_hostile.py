@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, arrow_columns, golden, java, mutate
+from helpers import arrays, arrow_columns, forge, golden, java, mutate
 from helpers.processes import rounds
 from hostile import bombs
 
@@ -211,6 +211,44 @@ def test_damaged_metadata_is_an_error_where_python_has_one(core, tmp_path, kind,
             wrong.append(f"{number}: {answer.text[:300]}, expected {error or values!s:.300}")
     assert number > 100
     assert not wrong, f"{len(wrong)} of {number}:\n" + "\n".join(wrong[:20])
+
+
+@pytest.mark.parametrize("block", ["compressed", "stored"])
+@pytest.mark.parametrize("sums", [("content_checksum",), ("block_checksum",), ("content_checksum", "block_checksum")])
+def test_checksums_of_lz4_frames_are_proven(core: java.Core, tmp_path: Path, sums: tuple[str, ...], block: str) -> None:
+    """A bit of every byte that a checksum covers, and of the checksum itself."""
+    lz4 = pytest.importorskip("lz4.frame")
+    values = [*range(40)] if block == "compressed" else [(n * 0x9E3779B97F4A7C15) % 2**63 for n in range(40)]
+    frame = lz4.compress(forge.i64(*values), **dict.fromkeys(sums, True))
+    path, wrong = tmp_path / "x.arrows", []
+    for at in range(-1, len(frame)):
+        damaged = bytearray(frame)
+        if at >= 0:
+            damaged[at] ^= 1 << at % 8
+        batch = forge.batch(40, [(40, 0)], [b"", forge.i64(320) + damaged], codec=0)
+        path.write_bytes(forge.stream(forge.schema(forge.field("x", forge.INT64)), batch))
+        (answer,) = core.read([path], values="true")
+        if answer.ok:  # another match may give the same bytes
+            good = json.loads(answer.text) == [[value] for value in values] and (
+                at < 0 or sums[0] == "content_checksum"
+            )
+        else:
+            good = at >= 0 and answer.error == "Format" and "column 'x': " in answer.text
+        if not good:
+            wrong.append((at, answer))
+    assert not wrong, wrong[:5]
+
+
+def test_dictionaries_of_more_values_than_rows_have_numbers_are_refused(core: java.Core, tmp_path: Path) -> None:
+    most = 2**31 - 1
+    part = forge.batch(most, [(most, 0)], [b"", b""])
+    index = forge.encoding(index=forge.INT64)
+    parts = [forge.dictionary(0, part), forge.dictionary(0, part, isDelta=True)]
+    column = forge.field("x", forge.Table("FixedSizeBinary", byteWidth=0), dictionary=index)
+    rows = forge.batch(1, [(1, 0)], [b"", forge.i64(2**31 + 5)])
+    (tmp_path / "x.arrows").write_bytes(forge.stream(forge.schema(column), *parts, rows))
+    (answer,) = core.read([tmp_path / "x.arrows"], values="true")
+    assert (answer.error, f"dictionary 0 has {2 * most} values" in answer.text) == ("Limit", True), answer
 
 
 def test_a_cut_stream_gives_the_batches_before_the_cut(core, tmp_path):

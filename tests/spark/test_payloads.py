@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import random
 from collections.abc import Iterator
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,17 @@ from pyspark.sql import DataFrame, SparkSession, types as st
 
 import arrowipc
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.spark import decode_payload_batches, decode_payloads, to_spark_schema
+from arrowipc.spark import (
+    decode_payload_batches,
+    decode_payloads,
+    encode_payload_batches,
+    encode_payloads,
+    from_arrow,
+    from_arrow_udf,
+    to_arrow,
+    to_arrow_udf,
+    to_spark_schema,
+)
 from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted
 from arrowipc.spark.payloads.options import DecodeOptions
 
@@ -121,8 +132,23 @@ def test_arguments_that_are_wrong() -> None:
     ):
         with pytest.raises(UsageError, match=text):
             decode(table(), **{name: value})
-    with pytest.raises(TypeError, match="kep"):
-        decode(table(), kep=["host"])
+    for function, names in {
+        decode_payloads: ["kep", "smaple"],
+        decode_payload_batches: ["kep"],
+        from_arrow: ["on_eror"],
+        from_arrow_udf: ["on_eror"],
+        encode_payloads: ["rows_per_payloads"],
+        encode_payload_batches: ["group"],
+        to_arrow: ["compresion"],
+        to_arrow_udf: ["compresion"],
+    }.items():
+        needed = [each for each in signature(function).parameters.values() if each.default is each.empty]
+        for name in names:
+            said = rf"^{function.__name__}\(\) got an unexpected keyword argument '{name}': did you mean '"
+            with pytest.raises(TypeError, match=said):
+                function(*([None] * sum(each.kind is not each.VAR_KEYWORD for each in needed)), **{name: 1})
+    with pytest.raises(TypeError, match=r"decode_payload_batches\(\) .*'xyz': there are .*, column, .*on_error"):
+        decode(table(), xyz=1)
     with pytest.raises(UsageError, match="has no column 'nix'"):
         list(decode_payload_batches([table()], "nix", SCHEMA))
     with pytest.raises(UsageError, match="'host' has the type string, expected binary"):

@@ -1,6 +1,6 @@
 """Column functions: payload cells as arrays of structs, and rows as payload cells, in queries and in SQL."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -61,7 +61,7 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
     """
     # Both kinds of Column, classic and Connect, show their expression in the same way.
     name = column if isinstance(column, str) else str(column).removeprefix("Column<'").removesuffix("'>")
-    rows: Column = _from_arrow(name, schema, options)(column)
+    rows: Column = _from_arrow(from_arrow, name, schema, options)(column)
     return rows
 
 
@@ -71,11 +71,11 @@ def from_arrow_udf(schema: Any, **options: Unpack[DecodeKeywords]) -> Any:
     >>> spark.udf.register("prices_of", from_arrow_udf("id bigint, price double"))       # doctest: +SKIP
     >>> spark.sql("SELECT topic, inline(prices_of(payload)) FROM messages")              # doctest: +SKIP
     """
-    return _from_arrow("payload", schema, options)
+    return _from_arrow(from_arrow_udf, "payload", schema, options)
 
 
-def _from_arrow(name: str, schema: Any, given: DecodeKeywords) -> Any:
-    options = DecodeOptions(**given)
+def _from_arrow(function: Callable[..., Any], name: str, schema: Any, given: DecodeKeywords) -> Any:
+    options = DecodeOptions.of_call(function, given)
     for each in ("keep", "error_column"):
         if getattr(options, each):
             raise UsageError(f"{each}: from_arrow has no such option, as a query keeps what it selects")
@@ -139,6 +139,7 @@ def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Col
 
     if not columns:
         raise UsageError("to_arrow: give the columns that go into the payloads")
+    CodecOptions.of_call(to_arrow, options)
     payload: Column = to_arrow_udf(**options)(F.struct(*columns))
     return payload
 
@@ -149,7 +150,7 @@ def to_arrow_udf(**options: Unpack[CodecKeywords]) -> Any:
     >>> spark.udf.register("to_arrow", to_arrow_udf())                                   # doctest: +SKIP
     >>> spark.sql("SELECT to_arrow(collect_list(struct(id, price))) FROM prices GROUP BY topic")  # doctest: +SKIP
     """
-    codec = CodecOptions(**options).codec
+    codec = CodecOptions.of_call(to_arrow_udf, options).codec
 
     def to_arrow(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         for cells in batches:

@@ -66,7 +66,7 @@ def decode_payloads(
     --------
     >>> decode_payloads(messages, "payload", keep=["topic"]).groupBy("topic").count()   # doctest: +SKIP
     """
-    checked = DecodeOptions(**options)
+    checked = DecodeOptions.of_call(decode_payloads, options)
     keep = list(checked.keep)
     for name in (column, *keep):
         find_name(name, df.columns, "the data frame")
@@ -115,7 +115,7 @@ def decode_payload_batches(
     """
     if isinstance(schema, str):
         raise UsageError("schema: DDL can be read on the driver only; call StructType.fromDDL there")
-    checked = DecodeOptions(**options)
+    checked = DecodeOptions.of_call(decode_payload_batches, options)
     return _decoded(batches, wanted_rows(column, schema, checked), checked)
 
 

@@ -62,7 +62,7 @@ def encode_payloads(df: "DataFrame", **options: Unpack[EncodeKeywords]) -> "Data
     >>> encode_payloads(flights, rows_per_payload=1000)                                  # doctest: +SKIP
     >>> encode_payloads(flights, group_by=["origin", "day"], compression="zstd")         # doctest: +SKIP
     """
-    checked = EncodeOptions(**options)
+    checked = EncodeOptions.of_call(encode_payloads, options)
     keys = checked.keys
     payload_schema(df, group_by=keys, keep_keys=checked.keep_keys, dictionary_columns=checked.dictionary_columns)
     source, sort = df, False
@@ -97,7 +97,7 @@ def encode_payload_batches(
     >>> [batch.num_rows for batch in encode_payload_batches(batches, rows_per_payload=3)]
     [1]
     """
-    return _encoded(batches, EncodeOptions(**options))
+    return _encoded(batches, EncodeOptions.of_call(encode_payload_batches, options))
 
 
 def payload_schema(

@@ -1,11 +1,12 @@
 """The options of payload functions: made and checked once, on the driver, and sent to the tasks as one object."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 
 import arrowipc
-from arrowipc.arguments import check_choice, check_integer
+from arrowipc.arguments import check_choice, check_integer, like
 from arrowipc.errors import UsageError
 from arrowipc.spark.types import TypeOptions
 
@@ -22,8 +23,23 @@ BYTES_PER_BATCH = 16 << 20
 BYTES_PER_PAYLOAD = 64 << 20
 
 
+class _Keywords:
+    __slots__ = ()
+
+    @classmethod
+    def of_call(cls, function: Callable[..., Any], given: Mapping[str, Any]) -> Self:
+        """The options that a function was given; a TypeError names it, and what a name may mean that it has not."""
+        known = signature(cls).parameters
+        for name in given:
+            if name not in known:
+                own = [each for each in signature(function).parameters if each != "options"]
+                meant = like(name, [*own, *known])
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}: {meant}")
+        return cls(**given)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecodeOptions(TypeOptions):
+class DecodeOptions(_Keywords, TypeOptions):
     """How payload columns are decoded: the options of :func:`decode_payloads` and of the functions beside it.
 
     Those of :class:`TypeOptions`, which say what becomes of values that Spark cannot hold, and:
@@ -65,7 +81,7 @@ class DecodeOptions(TypeOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodecOptions:
+class CodecOptions(_Keywords):
     """How each payload is written: the options of :func:`to_arrow`.
 
     Parameters

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as st
 
-from arrowipc import types as at
+from arrowipc import RecordBatch, types as at
 from arrowipc.errors import LimitError, UnsupportedError, UsageError
 from arrowipc.schemas import Field, Schema
 from arrowipc.spark.types import (
@@ -122,6 +122,9 @@ class BatchConverter:
     ) -> None:
         self.schema: Any = arrow_schema_of(target)
         self.label: str = label
+        flat = Schema([_flat(field) for field in source], source.metadata, source.endianness)
+        self._flat = None if flat.equals(source) else flat
+        source = flat
         self._limit = _SizeLimit()
         rules = _Rules(options.nanoseconds, options.unsupported, options.extensions, self._limit, missing_is_null)
         names = [field.name for field in source]
@@ -142,6 +145,8 @@ class BatchConverter:
 
     def hand_over(self, batch: Any) -> pa.RecordBatch:
         """Pass a batch to pyarrow without copying, in a form that `convert` and `split` understand."""
+        if self._flat is not None:
+            batch = RecordBatch.from_arrow(batch).cast(self._flat)
         return pa.record_batch(batch if self._storage is None else WithSchema(batch, self._storage))
 
     def split(self, batch: pa.RecordBatch, rows: int, bytes_: int = 1 << 26) -> Iterator[pa.RecordBatch]:
@@ -215,6 +220,14 @@ def _find(field: st.StructField, names: list[str], label: str, rules: _Rules) ->
     if index is None and not field.nullable:
         raise UsageError(f"{label} has no column {field.name!r}, and the schema says that it has no nulls")
     return index
+
+
+def _flat(field: Field) -> Field:
+    """The field without runs whose values are runs, which pyarrow does not take."""
+    type_ = changed(field.type, _flat)
+    if isinstance(type_, at.RunEndEncoded) and isinstance(type_.values.type, at.RunEndEncoded):
+        type_ = at.RunEndEncoded(type_.run_ends, type_.values.type.values)
+    return Field(field.name, type_, field.nullable, field.metadata)
 
 
 def _storage_field(field: Field) -> Field:
@@ -313,7 +326,7 @@ def _leaf(source: at.DataType, target: st.DataType, options: TypeOptions, path: 
 
 
 def _convertible(natural: st.DataType, target: st.DataType) -> bool:
-    """Whether numbers of one type can become numbers of the other with every value checked."""
+    """Whether values of one type can become values of the other, each of them checked."""
     match natural:
         case st.IntegralType():
             return isinstance(target, st.NumericType)
@@ -321,6 +334,8 @@ def _convertible(natural: st.DataType, target: st.DataType) -> bool:
             return isinstance(target, st.DoubleType)
         case st.DateType():
             return isinstance(target, st.TimestampNTZType)
+        case st.StringType() | st.BinaryType():
+            return isinstance(target, st.StringType | st.BinaryType)
         case st.DecimalType():
             return isinstance(target, st.DecimalType | st.IntegralType)
     return False
@@ -605,6 +620,8 @@ def _take_converted(values: Any, indices: Any, convert: Convert) -> Any:
         taken = values.take(indices)
     except pa.ArrowNotImplementedError:
         return convert(values).take(indices)
+    if pa.types.is_union(values.type):  # which has no nulls of its own, and the struct that it becomes has
+        return convert(taken).take(pa.array(np.arange(len(indices)), mask=_mask(indices, as_numpy=True)))
     return convert(taken)
 
 

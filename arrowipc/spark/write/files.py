@@ -57,7 +57,12 @@ def part_name(job: str, suffix: str) -> str:
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Bring a batch of Spark's to the schema of files: UTC instead of the session's zone, small offsets."""
+    """Bring a batch of Spark's to the schema of files: UTC instead of the session's zone, small offsets, good texts."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise UsageError(f"column {name!r} holds a text that is not UTF-8 in a batch of Spark's: {error}") from None
     columns = [
         column if column.type == field.type else column.cast(field.type)
         for column, field in zip(batch.columns, schema, strict=True)

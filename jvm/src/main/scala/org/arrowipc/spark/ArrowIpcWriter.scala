@@ -2,21 +2,22 @@ package org.arrowipc.spark
 
 import java.io.{ByteArrayOutputStream, OutputStream}
 import java.nio.channels.Channels
-import java.nio.charset.StandardCharsets.US_ASCII
+import java.nio.charset.StandardCharsets.{US_ASCII, UTF_8}
 import com.github.luben.zstd.Zstd
 import com.google.flatbuffers.FlatBufferBuilder
 import net.jpountz.lz4.LZ4FrameOutputStream
 import org.apache.arrow.flatbuf.{KeyValue, Message, MessageHeader, MetadataVersion}
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator, RootAllocator}
-import org.apache.arrow.vector.{VectorSchemaRoot, VectorUnloader}
+import org.apache.arrow.vector.{FieldVector, VarCharVector, VectorSchemaRoot, VectorUnloader}
+import org.apache.arrow.vector.complex.{ListVector, StructVector}
 import org.apache.arrow.vector.compression._
 import org.apache.arrow.vector.ipc.WriteChannel
 import org.apache.arrow.vector.ipc.message.{ArrowBlock, ArrowFooter, ArrowRecordBatch, MessageSerializer}
-import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.arrow.vector.types.pojo.{ArrowType, Schema}
 import org.apache.hadoop.fs.Path
 import org.apache.hadoop.mapreduce.TaskAttemptContext
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFactory}
 import org.apache.spark.sql.types.StructType
@@ -27,7 +28,8 @@ private final class ArrowIpcWriterFactory(options: WriteOptions) extends OutputW
 
   override def newInstance(path: String, schema: StructType, context: TaskAttemptContext): OutputWriter = {
     val target = new Path(path)
-    val arrow = SparkSchema.arrow(schema)
+    val text = if (options.invalidText == "binary") ArrowType.Binary.INSTANCE else ArrowType.Utf8.INSTANCE
+    val arrow = SparkSchema.arrow(schema, text)
     val stream = target.getFileSystem(context.getConfiguration).create(target, false)
     new ArrowIpcWriter(path, schema, options, new IpcOutput(stream, arrow, options))
   }
@@ -39,18 +41,21 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
   private val allocator = new RootAllocator
   private val root = VectorSchemaRoot.create(out.schema, allocator)
   private val batch = ArrowWriter.create(root)
-  private val rowBytes = schema.defaultSize
+  private lazy val project = UnsafeProjection.create(schema)
   private var rows = 0
   private var bytes = 0L
+  /** Rows of the batches before. */
+  private var before = 0L
   private var failed = false
 
   override def write(row: InternalRow): Unit = guarded {
-    batch.write(row)
+    val unsafe = row match { // whose texts may be asked for as binary
+      case unsafe: UnsafeRow => unsafe
+      case other => project(other)
+    }
+    batch.write(unsafe)
     rows += 1
-    bytes += (row match {
-      case unsafe: UnsafeRow => unsafe.getSizeInBytes
-      case _ => rowBytes
-    })
+    bytes += unsafe.getSizeInBytes
     if (rows >= options.rows || bytes >= options.bytes) {
       flush()
     }
@@ -58,10 +63,50 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
 
   private def flush(): Unit = if (rows > 0) {
     batch.finish()
+    root.getFieldVectors.forEach(checkTexts(_, "", identity))
     out.write(root, allocator)
     batch.reset()
+    before += rows
     rows = 0
     bytes = 0
+  }
+
+  /** Spark lets texts be any bytes, Arrow only UTF-8; `rowOf` says in which row of the batch a value is. */
+  private def checkTexts(vector: FieldVector, above: String, rowOf: Int => Int): Unit = {
+    val column = above + vector.getName
+    vector match {
+      case texts: VarCharVector => firstInvalid(texts).foreach { at =>
+        if (options.invalidText == "error") throw new ArrowIpcException.Usage(
+          s"$path: column '$column' holds a text in row ${before + rowOf(at)} that is not UTF-8, as Arrow's texts are: " +
+            texts.get(at).take(32).map("%02X".format(_)).mkString +
+            "; set the option invalid_text=replace, or invalid_text=binary, which keeps the bytes of all texts")
+        replace(texts)
+      }
+      case struct: StructVector => struct.getChildrenFromFields.forEach(checkTexts(_, s"$column.", rowOf))
+      case lists: ListVector =>
+        checkTexts(lists.getDataVector, s"$column.", at =>
+          rowOf((0 until lists.getValueCount).indexWhere(at < lists.getElementEndIndex(_))))
+      case _ =>
+    }
+  }
+
+  private def firstInvalid(texts: VarCharVector): Option[Int] = {
+    val (count, data) = (texts.getValueCount, texts.getDataBuffer.memoryAddress)
+    def end(at: Int) = texts.getOffsetBuffer.getInt(4L * at)
+    if (count == 0 || Validator.isAscii(data, end(count))) None
+    else (0 until count).find(at => !Validator.isUtf8(data + end(at), end(at + 1) - end(at)))
+  }
+
+  /** Put U+FFFD in the place of what is not UTF-8. */
+  private def replace(texts: VarCharVector): Unit = {
+    val good = new VarCharVector(texts.getField, allocator)
+    try {
+      for (at <- 0 until texts.getValueCount if !texts.isNull(at)) {
+        good.setSafe(at, new String(texts.get(at), UTF_8).getBytes(UTF_8))
+      }
+      good.setValueCount(texts.getValueCount)
+      good.makeTransferPair(texts).transfer()
+    } finally good.close()
   }
 
   /** What has failed once is not finished: Spark closes the writers of failed tasks too. */

@@ -168,7 +168,7 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
     buffers.foreach { each =>
       if (each.length == each.size) {
         val claim = each.claim
-        Codec.decompress(codec, each.frame, each.size - Codec.PREFIX, place, claim, zstd)
+        Codec.decompress(each.column, codec, each.frame, each.size - Codec.PREFIX, place, claim, zstd)
         each.put(place, claim)
         place += aligned(claim)
       }
@@ -205,6 +205,7 @@ final class BatchReader(file: IpcFile, wanted: StructType, options: ReadOptions,
           known.parts += each
         }
         known.values = new Column.Dictionary(known.columns.toArray)
+        Limit.unless(known.values.length <= Int.MaxValue, "dictionary %d has %d values", id, known.values.length)
       }
     }
   }

@@ -1,6 +1,7 @@
 package org.arrowipc.spark
 
 import com.github.luben.zstd.{Zstd, ZstdDecompressCtx}
+import net.jpountz.xxhash.XXHashFactory
 import org.apache.arrow.memory.util.MemoryUtil.directBuffer
 import org.apache.spark.unsafe.Platform.{copyMemory, getByte, getInt, getLong, getShort, putByte, putLong}
 import scala.util.Try
@@ -24,6 +25,7 @@ private[spark] object Codec {
   private final val ZstdWindow = 1L << 27
   private final val ZstdBlock = 1 << 17
   private final val CutShort = "the ZSTD frame is cut short"
+  private final val WrongSum = "the LZ4 frame has a wrong checksum of its "
   /** What writers may leave behind the values of a slice. */
   private final val Spare = 1L << 16
 
@@ -37,13 +39,14 @@ private[spark] object Codec {
   }
 
   /** Decompress a frame that is proven; making a context of ZSTD costs more than decompressing a small frame. */
-  def decompress(codec: Int, frame: Long, size: Long, into: Long, claim: Long, zstd: ZstdDecompressCtx): Unit = {
-    val good = if (codec == LZ4) lz4(frame, size, into, claim)
+  def decompress(
+      column: Column, codec: Int, frame: Long, size: Long, into: Long, claim: Long, zstd: ZstdDecompressCtx): Unit = {
+    val good = if (codec == LZ4) lz4(column, frame, size, into, claim)
       else if (claim <= Int.MaxValue && size <= Int.MaxValue) {
         val (target, source) = (directBuffer(into, claim.toInt), directBuffer(frame, size.toInt))
         Try(zstd.decompressDirectByteBuffer(target, 0, claim.toInt, source, 0, size.toInt)).toOption.exists(_ == claim)
       } else Zstd.decompressUnsafe(into, claim, frame, size) == claim // an error is a negative number
-    if (!good) throw new ArrowIpcException.Format(s"a compressed buffer of $size bytes does not hold its $claim")
+    column.prove(good, s"a compressed buffer of $size bytes does not hold its $claim")
   }
 
   private def byte(at: Long): Int = getByte(null, at) & 255
@@ -112,10 +115,15 @@ private[spark] object Codec {
       "the LZ4 frame has an unknown header, or needs a dictionary")
     column.prove((byte(frame + 4) & 8) == 0 || size >= 15 && getLong(null, frame + 6) == claim,
       "the LZ4 frame states another size")
+    val header = 2 + (byte(frame + 4) & 8)
+    column.prove(byte(frame + 4 + header) == (xxh32(frame + 4, header) >> 8 & 255), WrongSum + "header")
   }
 
-  /** All blocks of a frame, whose matches may reach into the blocks before; checksums are not looked at. */
-  private def lz4(frame: Long, size: Long, into: Long, claim: Long): Boolean = {
+  private def xxh32(start: Long, size: Long): Int =
+    XXHashFactory.fastestInstance.hash32.hash(directBuffer(start, Math.toIntExact(size)), 0)
+
+  /** All blocks of a frame, whose matches may reach into the blocks before; a checksum is proven where there is one. */
+  private def lz4(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean = {
     val flags = byte(frame + 4)
     val end = frame + size
     val limit = into + claim
@@ -125,8 +133,14 @@ private[spark] object Codec {
       val head = getInt(null, at)
       val length = head & Int.MaxValue
       at += 4
-      if (head == 0) return out == limit && end - at == (flags & 4)
-      if (length > end - at) return false
+      if (head == 0) {
+        if (out != limit || end - at != (flags & 4)) return false
+        column.prove((flags & 4) == 0 || xxh32(into, claim) == getInt(null, at), WrongSum + "content")
+        return true
+      }
+      val sum = (flags & 16) / 4
+      if (length > end - at - sum) return false
+      column.prove(sum == 0 || xxh32(at, length) == getInt(null, at + length), WrongSum + "block")
       if (head < 0) {
         if (length > limit - out) return false
         copyMemory(null, at, null, out, length)
@@ -135,7 +149,7 @@ private[spark] object Codec {
         out = block(at, at + length, into, out, limit)
         if (out < 0) return false
       }
-      at += length + (flags & 16) / 4
+      at += length + sum
     }
     false
   }

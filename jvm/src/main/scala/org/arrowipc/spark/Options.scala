@@ -89,4 +89,6 @@ private[spark] final class WriteOptions private (options: Options) extends Seria
   /** The offsets of a batch's texts reach 2 GiB; a row may go beyond the bound. */
   val bytes: Long = math.min(options.bytes("batchBytes"), 1L << 30)
   val statistics: Boolean = options.flag("statistics")
+  /** What to do about texts that are not UTF-8. */
+  val invalidText: String = options.text("invalid_text")
 }

@@ -33,13 +33,13 @@ object SparkSchema {
   private def isTime(dataType: DataType): Boolean = dataType.typeName.startsWith("time(")
 
   /** The type that the values of a type are read as: of the same bits, and one that [[SparkTypes]] knows. */
-  def plain(dataType: DataType): DataType = dataType match {
+  def plain(dataType: DataType, text: DataType = StringType): DataType = dataType match {
     case struct: StructType =>
-      StructType(struct.map(field => StructField(field.name, plain(field.dataType), field.nullable)))
-    case ArrayType(element, nullable) => ArrayType(plain(element), nullable)
-    case MapType(key, value, nullable) => MapType(plain(key), plain(value), nullable)
-    case udt: UserDefinedType[_] => plain(udt.sqlType)
-    case _: StringType | _: CharType | _: VarcharType => StringType
+      StructType(struct.map(field => StructField(field.name, plain(field.dataType, text), field.nullable)))
+    case ArrayType(element, nullable) => ArrayType(plain(element, text), nullable)
+    case MapType(key, value, nullable) => MapType(plain(key, text), plain(value, text), nullable)
+    case udt: UserDefinedType[_] => plain(udt.sqlType, text)
+    case _: StringType | _: CharType | _: VarcharType => text
     case _: YearMonthIntervalType => IntegerType
     case _: DayTimeIntervalType => DayTimeIntervalType()
     case other => if (isTime(other)) SparkTypes.TIME.get else other
@@ -49,8 +49,9 @@ object SparkSchema {
   def of(schema: Schema, options: ReadOptions): StructType = {
     val natural = SparkTypes.schema(schema, options)
     val own = Option(schema.getCustomMetadata.get(KEY)).flatMap(parsed).map(_.map(each => each.name -> each).toMap)
+    def bytes(dataType: DataType) = nullable(plain(dataType, BinaryType)) // which texts may be stored as
     StructType(natural.map { field =>
-      own.flatMap(_.get(field.name)).filter(each => nullable(plain(each.dataType)) == field.dataType)
+      own.flatMap(_.get(field.name)).filter(each => bytes(each.dataType) == bytes(field.dataType))
         .map(each => each.copy(dataType = nullable(each.dataType), nullable = true)).getOrElse(field)
     })
   }
@@ -86,15 +87,21 @@ object SparkSchema {
     }
   }
 
-  /** The Arrow schema for columns of Spark. */
-  def arrow(schema: StructType): Schema = {
-    val fields = schema.map(each => field(each.name, each.dataType, each.nullable)).asJava
+  /** The Arrow schema for columns of Spark, whose texts are stored as `text`. */
+  def arrow(schema: StructType, text: ArrowType): Schema = {
+    val fields = schema.map(each => stored(field(each.name, each.dataType, each.nullable), text)).asJava
     val defaults = new ReadOptions(java.util.Map.of[String, String])
     val read = Try(SparkTypes.schema(new Schema(fields), defaults)).toOption
     val said = read.exists(_.zip(schema).forall { case (one, other) =>
       one.dataType == nullable(other.dataType) && other.metadata == FieldMetadata.empty
     })
     new Schema(fields, (if (said) Map.empty[String, String] else Map(KEY -> schema.json)).asJava)
+  }
+
+  private def stored(field: Field, text: ArrowType): Field = {
+    val kind = if (field.getType == ArrowType.Utf8.INSTANCE) text else field.getType
+    val children = field.getChildren.asScala.map(stored(_, text)).asJava
+    new Field(field.getName, new FieldType(field.isNullable, kind, null), children)
   }
 
   private def leaf(dataType: DataType): ArrowType = dataType match {

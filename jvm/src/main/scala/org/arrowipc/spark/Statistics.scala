@@ -82,10 +82,8 @@ private object Statistics {
       integers(low, high, entry)
     case _: ArrowType.Utf8 =>
       val (low, high) = texts(vector, entry)
-      if (low.isValid && high.isValid) { // Spark lets texts be any bytes, which JSON cannot say
-        entry.put("kind", "text").put("min", lower(low))
-        (if (high.numBytes > CUT) next(lower(high)) else Some(high.toString)).foreach(entry.put("max", _))
-      }
+      entry.put("kind", "text").put("min", lower(low))
+      (if (high.numBytes > CUT) next(lower(high)) else Some(high.toString)).foreach(entry.put("max", _))
     case _: ArrowType.Binary =>
       val (first, last) = texts(vector, entry.put("kind", "binary"))
       val (low, high) = (first.getBytes, last.getBytes)

@@ -160,7 +160,7 @@ private[spark] object Validator {
     data
   }
 
-  private def isAscii(start: Long, size: Long): Boolean = {
+  def isAscii(start: Long, size: Long): Boolean = {
     val end = start + size
     var seen = 0L
     var at = start
@@ -176,7 +176,7 @@ private[spark] object Validator {
   }
 
   /** RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
-  private def isUtf8(start: Long, size: Long): Boolean = {
+  def isUtf8(start: Long, size: Long): Boolean = {
     val end = start + size
     var at = start
     var good = true

@@ -117,6 +117,7 @@ private[spark] final class Converters(options: ReadOptions) {
     case (_: ArrowType.Decimal, _: StringType) => column => new Numbers.Decimals(target, column)
     case (kind: ArrowType.Interval, wanted: StructType) if kind.getUnit != IntervalUnit.YEAR_MONTH =>
       interval(from, SparkTypes.natural(kind, options, path).asInstanceOf[StructType], wanted, path)
+    case (kind, _: StringType | BinaryType) if isBytes(kind) => own(kind, target)
     case (kind, _) =>
       val nanoseconds = SparkTypes.unit(kind) == TimeUnit.NANOSECOND
       val counted = target match {
@@ -129,7 +130,7 @@ private[spark] final class Converters(options: ReadOptions) {
   }
 
   private def cast(convert: Converter, natural: DataType, target: DataType, from: Plan, path: String): Converter =
-    if (natural == target || natural.isInstanceOf[StringType] && target.isInstanceOf[StringType]) convert
+    if (natural == target) convert
     else if (Cast.possible(natural, target)) column => new Cast(target, convert(column), from.path)
     else throw mismatch(from, target, path)
 
@@ -145,15 +146,21 @@ private[spark] final class Converters(options: ReadOptions) {
     column => new Vectors.Struct(target, column, members.map(_(column)), required)
   }
 
+  /** Whether values are bytes, which Spark has as text and as binary. */
+  private def isBytes(kind: ArrowType): Boolean = kind match {
+    case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View | _: ArrowType.Binary |
+        _: ArrowType.LargeBinary | _: ArrowType.BinaryView | _: ArrowType.FixedSizeBinary => true
+    case _ => false
+  }
+
   /** The vector of a type's own Spark type. */
   private def own(kind: ArrowType, target: DataType): Converter = kind match {
     case _: ArrowType.Bool => column => new Vectors.Bits(target, column)
     case int: ArrowType.Int if !int.getIsSigned => column => new Numbers.Unsigned(target, column)
     case real: ArrowType.FloatingPoint if real.getPrecision == FloatingPointPrecision.HALF =>
       column => new Numbers.Half(target, column)
-    case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View | _: ArrowType.Binary |
-        _: ArrowType.LargeBinary | _: ArrowType.BinaryView =>
-      column => new Vectors.Texts(target, column)
+    case _: ArrowType.FixedSizeBinary => column => new Vectors.Fixed(target, column, 0)
+    case _ if isBytes(kind) => column => new Vectors.Texts(target, column)
     case date: ArrowType.Date if date.getUnit == DateUnit.MILLISECOND =>
       column => new Numbers.Scaled(target, column, 1, 86400000, false, false)
     case _: ArrowType.Time | _: ArrowType.Timestamp | _: ArrowType.Duration => time(kind, target)

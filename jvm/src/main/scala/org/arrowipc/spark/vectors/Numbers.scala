@@ -4,7 +4,7 @@ package vectors
 import java.math.{BigDecimal, BigInteger}
 import org.apache.arrow.memory.util.Float16
 import org.apache.arrow.vector.types.pojo.ArrowType
-import org.apache.spark.sql.types.{DataType, Decimal, DecimalType}
+import org.apache.spark.sql.types.{DataType, DateType, Decimal, DecimalType}
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -62,7 +62,8 @@ private[spark] object Numbers {
       var row = from
       while (row < to) {
         val count = stored(row)
-        val fits = !broken(count) && (count <= most && count >= -most || per > 1)
+        val fits = !broken(count) && (count <= most && count >= -most || per > 1) &&
+          (target != DateType || getLong(row) == getInt(row))
         if (!(fits && (!clock || 0 <= getLong(row) && getLong(row) < Day)) && !isNullAt(row)) throw refusal(count)
         row += 1
       }

@@ -32,6 +32,8 @@ private[spark] object Vectors {
     override def getFloat(row: Int): Float = Platform.getFloat(null, at(row))
     override def getDouble(row: Int): Double = Platform.getDouble(null, at(row))
     override def getBinary(row: Int): Array[Byte] = if (isNullAt(row)) null else bytes(at(row), stride.toInt)
+    override def getUTF8String(row: Int): UTF8String =
+      if (isNullAt(row)) null else UTF8String.fromAddress(null, at(row), stride.toInt)
   }
 
   final class Bits(target: DataType, column: Column) extends Leaf(target, column) {
