@@ -19,6 +19,7 @@ from arrowipc.errors import UsageError
 from arrowipc.sources.spark_log import LOG
 from arrowipc.spark import to_spark_batch, to_spark_schema
 from arrowipc.spark.options import USE_THE_JAR, Options
+from arrowipc.spark.write.files import fit
 from arrowipc.spark.write.folder import open_folder
 from arrowipc.spark.write.job import ArrowIpcWriter, Written
 
@@ -154,6 +155,13 @@ def test_what_is_written_is_what_was_read(tmp_path: Path, format: str, compressi
     table = pa.record_batch({"id": range(100), "w": [f"w{n}" for n in range(100)], "l": [[n] for n in range(100)]})
     path = write_here(tmp_path / "few", to_spark_batch(table), format=format, compression=compression)
     assert (pl.read_ipc if format == "file" else pl.read_ipc_stream)(path).to_dicts() == table.to_pylist()
+
+
+def test_a_text_that_is_not_utf8_is_refused() -> None:
+    bad = pa.array([b"good", None, b"\xff"]).view(pa.string())
+    for array in (bad, bad.slice(2), pa.ListArray.from_arrays([0, 3], bad), pa.StructArray.from_arrays([bad], ["x"])):
+        with pytest.raises(UsageError, match="column 't' holds a text that is not UTF-8"):
+            fit(pa.record_batch({"t": array}), pa.schema({"t": array.type}))
 
 
 def test_batches_are_joined_and_cut(tmp_path: Path) -> None:
