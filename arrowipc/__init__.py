@@ -38,7 +38,8 @@ _COMPILED = """
     payloads.group_runs payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders
     read.decompress read.file_decoder read.framing read.message_index read.stream_decoder read.validate
     tensors.dense tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
-    values.from_python values.row_reader write.batch_encoder write.batch_writer write.dictionary_writer
+    values.from_feather values.from_python values.row_reader write.batch_encoder write.batch_writer
+    write.dictionary_writer
 """
 
 

@@ -8,7 +8,15 @@ from arrowipc.options import ReadOptions, with_keywords
 from arrowipc.read.decoders import decode_messages, schema_of
 from arrowipc.read.framing import Framer, Message
 from arrowipc.reader import Closing, RecordBatchFileReader, RecordBatchStreamReader
-from arrowipc.sources.source import begins_stream, locate_source, look_at, open_source, pump
+from arrowipc.sources.source import (
+    CONTINUATION,
+    FEATHER_V1,
+    first_bytes_again,
+    locate_source,
+    look_at,
+    open_source,
+    pump,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +51,8 @@ def open_file(
     Returns
     -------
     RecordBatchFileReader
-        Of a stream: `IndexedStreamReader`, as ``open(source, index=True)`` makes it.
+        Of a stream: `IndexedStreamReader`, as ``open(source, index=True)`` makes it. Of a Feather V1 file, whose
+        columns are copied, too: a reader of one batch.
 
     Raises
     ------
@@ -67,11 +76,10 @@ def open_file(
     try:
         return RecordBatchFileReader(source, footer_offset, **keywords)
     except FormatError:
-        if footer_offset is not None or not begins_stream(source):
+        first = b"" if footer_offset is not None else first_bytes_again(source)
+        if not first.startswith((CONTINUATION, FEATHER_V1)):
             raise
-    from arrowipc.stream_readers import IndexedStreamReader
-
-    return IndexedStreamReader(source, **keywords)
+    return _opened(source, first, keywords)
 
 
 if TYPE_CHECKING:
@@ -90,7 +98,7 @@ if TYPE_CHECKING:
 def open(
     source: Readable, *, index: bool = False, **keywords: Unpack[ReadKeywords]
 ) -> RecordBatchFileReader | RecordBatchStreamReader:
-    """Open an Arrow IPC file or stream; the first bytes decide which it is. Errors are those of `open_file`.
+    """Open an Arrow IPC file or stream, or a Feather V1 file; the first bytes decide. Errors are those of `open_file`.
 
     Parameters
     ----------
@@ -118,11 +126,20 @@ def open(
     source, first = look_at(locate_source(source))
     if first == b"ARROW1":
         return RecordBatchFileReader(source, **keywords)
-    if index:
-        from arrowipc.stream_readers import IndexedStreamReader
-
-        return IndexedStreamReader(source, **keywords)
+    if index or first.startswith(FEATHER_V1):
+        return _opened(source, first, keywords)
     return RecordBatchStreamReader(source, **keywords)
+
+
+def _opened(source: Any, first: bytes, keywords: ReadKeywords) -> RecordBatchFileReader:
+    """Open for random access what begins with `first`, and is no file."""
+    if first.startswith(FEATHER_V1):
+        from arrowipc.feather_reader import FeatherReader
+
+        return FeatherReader(source, **keywords)
+    from arrowipc.stream_readers import IndexedStreamReader
+
+    return IndexedStreamReader(source, **keywords)
 
 
 def read_schema(source: Readable | Message, *, limits: Limits | None = None) -> Schema:

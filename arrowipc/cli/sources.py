@@ -16,7 +16,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.arguments import printable
-from arrowipc.errors import ArrowIpcError, LimitError
+from arrowipc.errors import ArrowIpcError, LimitError, missing_package
 from arrowipc.write.atomic_file import KnownPath, open_path
 
 TERMINAL = "standard input is a terminal; give a file, or pipe data in"
@@ -30,7 +30,11 @@ _IN_A_SHELL = {
     r", or hand over the file object that \S+ gives": "",
     r": hand over one of its members, .*": ": extract it first",
     r", for example [\w.]+\(\)": "",
-    r"pyarrow\.feather\.read_table\(\) and write the table with new_file\(\)": "pyarrow.feather",
+    r": open\(\) reads it, and new_file\(\) writes what it gives as an Arrow IPC file": ": `arrowipc convert` makes an "
+    "Arrow IPC file of it",
+    r', or on_error="skip"$': "",
+    r": give memory\[:size\], or say where the file ends with \S+; or the file": ", or the file",
+    r": if you trust who made it, .*": "",
     r": read it with numpy\.load\(\)": "",
     r"^(message 1: )?no schema: the input is empty$": "the file is empty (0 bytes)",
     r"^Is a directory: .*": "a folder: head, tail, count and cat --merge read folders; give other commands its files",
@@ -214,6 +218,4 @@ def require(module: str, what: str, package: str = "pyarrow") -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ipc.UnsupportedError(
-            f"{what} needs the package {package}: python -m pip install {package} ({error})"
-        ) from None
+        raise missing_package(what, package) from error

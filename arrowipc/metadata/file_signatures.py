@@ -13,14 +13,17 @@ _FILE = (
     "this is an Arrow IPC file (it begins with ARROW1), not a stream: read it with open_file(), or with "
     "open(), which takes both"
 )
+_PICKLE = (
+    "this is a Python pickle, not Arrow IPC: if you trust who made it, pickle.load() or pandas.read_pickle() reads it"
+)
 _COMPRESSED = "this is {}: decompress it first, or hand over the file object that {} gives"
 
 # As a number of metadata bytes these are more than any schema has, or no multiple of 4.
 _KINDS = {
     b"\xff\xff\xff\xff": _STREAM,
     b"ARRO": _FILE,
-    b"FEA1": "this is a Feather V1 file, which is not Arrow IPC: read it with pyarrow.feather.read_table() "
-    "and write the table with new_file()",
+    b"FEA1": "this is a Feather V1 file, which has no messages: open() reads it, and new_file() writes what it "
+    "gives as an Arrow IPC file",
     b"PAR1": "this is a Parquet file: read it with a Parquet library, for example polars.read_parquet()",
     b"ORC": "this is an ORC file: read it with an ORC library, for example pyarrow.orc.read_table()",
     b"Obj\x01": "this is an Avro file: read it with an Avro library, for example polars.read_avro()",
@@ -32,7 +35,6 @@ _KINDS = {
     b"PK\x03\x04": "this is a zip archive: hand over one of its members, zipfile.ZipFile(path).open(name)",
     b"\x93NUM": "this is a NumPy array: read it with numpy.load()",
     b"\x89HDF": "this is an HDF5 file: read it with h5py",
-    b"\x80\x04\x95": "this is a Python pickle, not Arrow IPC",
     b"SQLi": "this is an SQLite database: read it with sqlite3",
     b"%PDF": "this is a PDF document, not Arrow IPC",
     b"vers": "this is text, and may be a Git LFS pointer: `git lfs pull` brings the file itself",
@@ -46,6 +48,9 @@ def foreign(head: bytes) -> str | None:
             return advice
     if head[257:262] == b"ustar":
         return "this is a tar archive: hand over one of its members, tarfile.open(path).extractfile(name)"
+    # From protocol 2 on. As a number of metadata bytes the first four are then 16 MiB at least, or no multiple of 4.
+    if head[:1] == b"\x80" and 2 <= head[1] <= 5 and (head[3] or head[2] == 0x95):
+        return _PICKLE
     text = head.removeprefix(b"\xef\xbb\xbf")
     # A small number of metadata bytes has zeros or control characters among its four.
     if len(head) < 4 or any(byte < 32 and byte not in b"\t\n\r" for byte in text) or not text[:4].isascii():

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 #: Bytes that tell a file from a stream.
 SIGNATURE = 6
+#: What Feather V1 files begin with.
+FEATHER_V1 = b"FEA1"
 #: What the messages of streams begin with since Arrow 0.15.
 CONTINUATION = b"\xff\xff\xff\xff"
 
@@ -313,14 +315,14 @@ def first_bytes(source: Any) -> bytes:
     return first
 
 
-def begins_stream(source: Any) -> bool:
-    """Whether a source that can be read from its beginning again begins as streams do since Arrow 0.15."""
+def first_bytes_again(source: Any) -> bytes:
+    """The first bytes of a source that was read; none where it cannot be read from its beginning again."""
     source = locate_source(source)
     if hasattr(source, "read") and not is_remote(source):
         if not can_seek(source):
-            return False
+            return b""
         seek_to(source, 0)
-    return first_bytes(source)[:4] == CONTINUATION
+    return first_bytes(source)
 
 
 def whole(source: Any, memory_map: bool) -> memoryview[int]:

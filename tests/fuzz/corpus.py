@@ -148,6 +148,13 @@ def files() -> list[bytes]:
 
 
 @functools.cache
+def feathers() -> list[bytes]:
+    """Feather V1 files: of each type alone, and of all."""
+    columns = arrays.feather_columns()
+    return [arrays.feather_v1({name: column}) for name, column in columns.items()] + [arrays.feather_v1(columns)]
+
+
+@functools.cache
 def schemas() -> list[Any]:
     return [ipc.read_schema(each) for each in _written(False)]
 

@@ -186,6 +186,14 @@ def file(data: bytes, chance: random.Random) -> None:
         in_any_order(reader, chosen["validate"], chance)
 
 
+@target("feather", corpus.feathers)
+def feather(data: bytes, chance: random.Random) -> None:
+    """A Feather V1 file, which `open` knows from its first bytes."""
+    chosen = options(chance)
+    with ipc.open(source_of(b"FEA1" + data[4:], chance), **chosen) as reader:
+        in_any_order(reader, chosen["validate"], chance)
+
+
 @target("indexed", corpus.streams)
 def indexed(data: bytes, chance: random.Random) -> None:
     chosen = options(chance)

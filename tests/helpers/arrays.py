@@ -1,12 +1,14 @@
 """Streams and files that we or pyarrow write, pyarrow data read back as ours, one array of every type."""
 
 import datetime as dt
+import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 
 import arrowipc as ipc
 from arrowipc import types
@@ -49,6 +51,33 @@ def pyarrow_bytes(data: Any, kind: str = "stream", schema: pa.Schema | None = No
     with opener(sink, schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         for part in parts:
             writer.write_batch(part)
+    return sink.getvalue().to_pybytes()
+
+
+def feather_columns() -> dict[str, pa.Array]:
+    """Columns of every type that Feather V1 files have, three rows each."""
+    kinds = [pa.bool_(), *[getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]]
+    made = {str(kind): pa.array([1, None, 0]).cast(kind) for kind in [*kinds, pa.float32(), pa.float64()]}
+    texts = [pa.utf8(), pa.binary(), pa.large_utf8(), pa.large_binary()]
+    made |= {str(kind): pa.array(["a word", None, ""]).cast(kind) for kind in texts}
+    times = [pa.date32(), pa.time32("s"), pa.time32("ms"), pa.timestamp("s"), pa.timestamp("ms", "UTC")]
+    times += [pa.timestamp("us", "Europe/Oslo"), pa.timestamp("ns", "+01:00")]
+    made |= {str(kind): pa.array([None, 7, 0], kind) for kind in times}
+    made |= {f"{kind} without nulls": pa.array(["x", "", "yz"], kind) for kind in texts[:3]}
+    for index, values in ((pa.int8(), ["b", None]), (pa.uint16(), [b"b", b"a"]), (pa.int64(), [5, 2])):
+        numbers = pa.array([1, None, 0], index)
+        made[f"{index} of {values}"] = pa.DictionaryArray.from_arrays(
+            numbers, pa.array(values), ordered=values == [5, 2]
+        )
+    return made | {"all null": pa.array([None] * 3, pa.utf8()), "": pa.array([True, False, True])}
+
+
+def feather_v1(columns: dict[str, Any]) -> bytes:
+    """A Feather V1 file; pyarrow, which is the last to write such files, warns that it stops."""
+    sink = pa.BufferOutputStream()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pyarrow.feather.write_feather(pa.table(columns), sink, version=1)
     return sink.getvalue().to_pybytes()
 
 

@@ -3,9 +3,12 @@
 import gzip
 import io
 import os
+import pickle
 import subprocess
 import sys
 import zipfile
+from contextlib import closing
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,11 +44,11 @@ STRANGERS = {
     "zip": (packed(b"ARROW1"), "zipfile.ZipFile(path).open(name)"),
     "zstd": (b"\x28\xb5\x2f\xfd" + bytes(50), "zstandard.open(path)"),
     "LZ4": (b"\x04\x22\x4d\x18" + bytes(50), "lz4.frame.open(path)"),
-    "Feather V1": (b"FEA1" + bytes(40) + b"FEA1", "pyarrow.feather.read_table() and write"),
     "error page": (b"<!DOCTYPE html>\n<title>404</title>", "as a server sends for an error"),
     "Git LFS pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
     "NumPy": (b"\x93NUMPY\x01\0" + bytes(50), "numpy.load()"),
-    "pickle": (b"\x80\x04\x95\x10" + bytes(50), "pickle"),
+    **{f"pickle {i}": (pickle.dumps({"x": "y" * 999}, protocol=i), "pickle.load()") for i in range(2, 6)},
+    "pickle of bytes": (pickle.dumps(b"ARROW1" * 99, protocol=5), "pandas.read_pickle()"),
     "SQLite": (b"SQLite format 3\0" + bytes(50), "sqlite3"),
     "empty": (b"", "empty"),
 }
@@ -61,6 +64,20 @@ def test_other_kinds_of_files_are_recognised(kind, opener, tmp_path):
         with pytest.raises(ipc.FormatError) as caught:
             opener(source)
         assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("opener", [ipc.open, ipc.open_file], ids=lambda opener: opener.__name__)
+def test_a_file_inside_larger_memory_says_how_its_part_is_read(opener):
+    data = ipc_bytes(TABLE, "file")
+    with closing(SharedMemory(create=True, size=4096)) as segment:
+        segment.buf[: len(data)] = data
+        segment.unlink()
+        with pytest.raises(ipc.FormatError, match=r"shared memory segment.*memory\[:size\].*footer_offset=size"):
+            opener(segment.buf)
+        assert opener(bytes(segment.buf[: len(data)])).read_all().num_rows == 3
+        assert ipc.open_file(bytes(segment.buf), footer_offset=len(data)).read_all().num_rows == 3
+    # Zeros behind a stream are its end marker.
+    assert ipc.open(ipc_bytes(TABLE) + bytes(100)).read_all().num_rows == 3
 
 
 def test_tar_archives_are_recognised_where_their_mark_is_at_hand():
@@ -192,16 +209,15 @@ def said(code: str, **options: object) -> str:
     return str(done.stderr.strip().splitlines()[-1])
 
 
-COMPRESSION, SPARK = "pip install 'arrowipc[compression]'", "pip install 'arrowipc[spark]'"
 ZSTD = "zstandard backports.zstd"
 WITHOUT = [
-    ("lz4", "import arrowipc; arrowipc.open('lz4.arrow')[0]", COMPRESSION),
-    ("lz4", "import arrowipc; arrowipc.new_file('y.arrow', compression='lz4')", COMPRESSION),
-    (ZSTD, "import arrowipc; arrowipc.open('zstd.arrow')[0]", COMPRESSION),
-    (ZSTD, "import arrowipc; arrowipc.new_file('y.arrow', compression='zstd')", COMPRESSION),
-    ("fsspec", "import arrowipc; arrowipc.open('s3://bucket/x.arrow')", "pip install 'arrowipc[remote]'"),
-    ("pyspark", "from arrowipc.spark import register", SPARK),
-    ("pyarrow", "from arrowipc.spark import decode_payloads", SPARK),
+    ("lz4", "import arrowipc; arrowipc.open('lz4.arrow')[0]", "pip install lz4"),
+    ("lz4", "import arrowipc; arrowipc.new_file('y.arrow', compression='lz4')", "pip install lz4"),
+    (ZSTD, "import arrowipc; arrowipc.open('zstd.arrow')[0]", "pip install zstandard"),
+    (ZSTD, "import arrowipc; arrowipc.new_file('y.arrow', compression='zstd')", "pip install zstandard"),
+    ("fsspec", "import arrowipc; arrowipc.open('s3://bucket/x.arrow')", "pip install fsspec"),
+    ("pyspark", "from arrowipc.spark import register", "pip install pyspark"),
+    ("pyarrow", "from arrowipc.spark import decode_payloads", "pip install pyarrow"),
 ]
 
 
@@ -216,6 +232,15 @@ def test_packages_that_are_missing_are_named(packages, code, words, folder):
         stored(Path(f"{codec}.arrow"), pa.table({"x": [7] * 1000}), compression=codec)
     assert words in said(without(packages) + code)
     assert not Path("y.arrow").exists()
+
+
+def test_messages_name_packages_that_an_index_has():
+    """No index has arrowipc itself yet, so that nobody can install its extras from one."""
+    root = Path(__file__).resolve().parents[2]
+    sources = [path for folder in ("arrowipc", "examples", "jvm/src", "docs") for path in (root / folder).rglob("*.*")]
+    texts = [path for path in sources if path.suffix in (".py", ".pyx", ".scala", ".md", ".txt")]
+    assert len(texts) > 200
+    assert [path for path in texts if "arrowipc[" in path.read_text()] == []
 
 
 @pytest.mark.parametrize("package", ZSTD.split())
