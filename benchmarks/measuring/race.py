@@ -66,7 +66,9 @@ def question(
         @wraps(contenders)
         def test(request: Any, peer: str, benchmark: Any, **given: Any) -> None:
             params, case = request.node.callspec.params, request.node.nodeid.removesuffix(f"{peer}]")
-            about = {key: params.get(value, value) for key, value in told.items()} | {"words": words, "peer": peer}
+            # These two may name a parameter; a unit that has the name of one is no parameter.
+            about = told | {key: params.get(told[key], told[key]) for key in ("per", "x")}
+            about |= {"words": words, "peer": peer}
             about |= {key: about[key].format(**params) for key in ("question", "baseline")}
             if "curve" in about:
                 about["curve"] = [str(value) for name, value in params.items() if name not in ("peer", told["x"])]

@@ -20,7 +20,14 @@ PICTURE = "benchmarks/charts/reading.svg"
 ADDRESS = f"https://raw.githubusercontent.com/arrowipc/arrowipc/main/{PICTURE}"
 #: What numbers among the parameters of a test count.
 COUNTED = {"bytes_": "byte", "body": "byte", "piece": "byte", "rows": "row", "threads": "thread", "words": "word"}
-COUNTED |= {"columns": "column", "n": "unit", "number": "batch", "workers": "worker", "chunks": "chunk"}
+COUNTED |= {
+    "columns": "column",
+    "n": "unit",
+    "number": "batch",
+    "workers": "worker",
+    "chunks": "chunk",
+    "kept": "kept column",
+}
 COLOURS = {"arrowipc": "#1f6feb", "pyarrow": "#d9822b", "nanoarrow": "#8957c9", "polars": "#2f9e6e", "arro3": "#c2486b"}
 HEADER = ("question", "worst case", "pyarrow", "arrowipc", "times as fast")
 INTRODUCTION = """# Results of the benchmarks
@@ -51,13 +58,20 @@ class Question:
     def cells(self) -> tuple[str, ...]:
         """Return the cells of the worst case below `HEADER`."""
         peers, case = self.cases[self.worst()], self.worst()
-        base = amount(peers[self.baseline][0], self.unit) if self.baseline in peers else ""
+        alone = self.baseline == "arrowipc"
+        base = amount(peers[self.baseline][0], self.unit) if self.baseline in peers and not alone else ""
         ours, ratio = peers["arrowipc"]
         per = "" if self.unit in ("bytes", "call", "process", "piece of work") else f", per {self.unit}"
-        name = "" if self.baseline == "pyarrow" else f" ({self.baseline})"
+        name = "" if alone or self.baseline == "pyarrow" else f" ({self.baseline})"
         exponents = [linear_regression(*zip(*xy, strict=True)).slope for xy in self.curves.values() if len(xy) > 1]
         growth = f", k {max(exponents):.2f}" if exponents and "k" in self.told.get("goal", "") else ""
-        return (self.words + per, case, base + name, amount(ours, self.unit), f"{digits(ratio)}x{growth}")
+        return (
+            self.words + per,
+            case,
+            base + name,
+            amount(ours, self.unit),
+            "" if alone else f"{digits(ratio)}x{growth}",
+        )
 
     def goal(self) -> str:
         """Return what should be reached, if it is more than being as fast as the baseline, and what can be."""

@@ -41,6 +41,7 @@ def test_readme_shows_rows_of_the_results_and_a_picture() -> None:
 
 QUESTION = """
 import time
+import pytest
 from measuring.race import question
 
 turns = []
@@ -50,7 +51,8 @@ def slept(name, seconds):
     time.sleep(seconds)
 
 @question("who sleeps", "pyarrow, arrowipc, absent", unit="nap", per=2)
-def test_naps():
+@pytest.mark.parametrize("nap", ["short"])
+def test_naps(nap):
     return {"pyarrow": lambda: slept("p", 0.02), "arrowipc": lambda: slept("a", 0.01)}
 
 def test_turns():
@@ -77,3 +79,20 @@ def test_peers_take_turns_and_are_replayed_to_pytest_benchmark(tmp_path: Path) -
     assert math.isclose(found["arrowipc"]["stats"]["min"], 0.005, rel_tol=2)
     assert found["arrowipc"]["extra_info"]["ratio"] > 1
     assert found["arrowipc"]["group"] == found["pyarrow"]["group"]
+    assert found["arrowipc"]["extra_info"]["unit"] == "nap"
+
+
+def test_rows_of_the_results_say_in_words_what_was_measured() -> None:
+    rows = cells_of(RESULTS.read_text())[2:]
+    assert len(rows) > 60
+    for words, shape, base, *_ in rows:
+        assert not re.search(r"[\[\]{}']", shape), (words, shape)
+        assert not re.match(r"0 (?!kept)", shape), (words, shape)
+        assert "(arrowipc)" not in base, words
+        assert re.fullmatch(r"(?:(?!, per ).)*(?:, per \w+)?", words), words
+
+
+def test_a_row_is_made_of_the_words_of_its_parameters() -> None:
+    assert report.case({"kept": 0, "rows": 10, "peer": "arrowipc"}, "?", "payload") == "0 kept columns, 10 rows"
+    alone = report.Question("install", "install", "arrowipc", {}, {"": {"arrowipc": (81.0, 1.0)}})
+    assert alone.cells() == ("install, per install", "", "", "81.0 s", "")
