@@ -511,7 +511,8 @@ def open_dataset(
     ----------
     paths : path, URL, or list of them
         Of files, of folders, which are searched to any depth without names that begin with ``.``, or with ``_`` but for
-        keys, and patterns with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. Files are in the order of the paths,
+        keys, and patterns with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. Where a folder has files named
+        ``.arrow``, ``.arrows``, ``.feather`` or ``.ipc``, others do not count. Files are in the order of the paths,
         sorted within each; each file is there once. Files and streams may be mixed.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
@@ -526,8 +527,8 @@ def open_dataset(
         `schema` says; ``__HIVE_DEFAULT_PARTITION__`` is null. They come before columns of that name in the files.
     filter : list, optional
         Which rows are wanted: ``[("t", ">=", x), ("carrier", "in", [...]), ("x", "is_null")]``, all of which have to
-        hold, or ``("or", a, b)``. Files are left out by their keys and batches by their statistics. Rows are never
-        looked at: **rows that do not match are returned too**, if others in their batch may match.
+        hold, or ``("or", a, b)``, as in `Dataset.filter`: other rows are not returned. Files are left out by their
+        keys and batches by their statistics.
     on_missing : {"null", "error"}
         What becomes of a column that a file lacks.
     on_error : {"raise", "skip"}
@@ -574,7 +575,7 @@ def open_dataset(
     check_integer("workers", workers, 0, 1024)
     if schema is not None:
         schema = as_schema(schema)
-    found = find_files(_paths(paths), storage=storage_options)
+    found = find_files(_paths(paths), storage=storage_options, arrow_first=True)
     texts = [keys_of(file.path, file.below) if partitioning else {} for file in found]
     names = dict.fromkeys(chain.from_iterable(texts))
     if schema is None:

@@ -12,7 +12,7 @@ from arrowipc.errors import ArrowIpcError, FormatError, UsageError, showable
 from arrowipc.maps.file_maps import FileMap
 from arrowipc.opening import open as open_any
 from arrowipc.reader import RecordBatchFileReader
-from arrowipc.sources.files import LeftOut, is_url, naming
+from arrowipc.sources.files import ARROW_SUFFIXES, LeftOut, is_named_arrow, is_url, naming
 from arrowipc.sources.remote import RemoteSource
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 #: Files of up to so many bytes are read at once, which is quicker than mapping them.
 SMALL = 1 << 16
+#: What helps where a file that is not named as Arrow data is none.
+NO_ARROW_NAME = (
+    f"without names that end with {', '.join(ARROW_SUFFIXES)}, all files of a folder count: give a pattern for the "
+    'names of its Arrow data (folder/data-*), or on_error="skip"'
+)
 #: A pipe is refused and not waited for.
 READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 #: Readers that are kept open.
@@ -155,8 +160,10 @@ class Opener:
                 if fragment.size is not None and fragment.size <= SMALL:
                     fragment.lengths = reader.batch_lengths()
                 fragment.schema = reader.schema
-            except ArrowIpcError:
+            except ArrowIpcError as error:
                 with naming(fragment.path):
+                    if isinstance(error, FormatError) and not is_named_arrow(fragment.path):
+                        raise type(error)(f"{error}; {NO_ARROW_NAME}") from error
                     raise
 
     def count(self, fragment: Fragment) -> Lengths:

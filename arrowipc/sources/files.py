@@ -24,7 +24,8 @@ log: logging.Logger = logging.getLogger("arrowipc")
 
 #: How many of the things that are left out are logged by name.
 MOST_NAMED = 10
-
+#: Names that files of Arrow data end with.
+ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
 _MARKS = re.compile(r"[*?\[{]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
@@ -49,6 +50,7 @@ def find_files(
     storage: Mapping[str, Any] | None = None,
     behind_matches: bool = False,
     may_be_empty: bool = False,
+    arrow_first: bool = False,
 ) -> list[FoundFile]:
     """All files that some paths name: absolute paths or URLs in the order of the paths, sorted within each.
 
@@ -57,6 +59,7 @@ def find_files(
     fsspec. `name_filter` is a pattern for the names of files. With `ignore_missing`, links to nothing are left out with
     a warning. With `behind_matches`, ``below`` is, as Spark has it, what follows a match of a pattern without ``**``,
     and nothing of a file that matches itself. With `may_be_empty`, a directory without files is no PathNotFoundError.
+    With `arrow_first`, only files that are named as Arrow data count of a directory that has any, at any depth.
     """
     if not paths:
         raise UsageError("a path is needed: a file, a directory, a pattern, a URL, or a list of them")
@@ -76,6 +79,8 @@ def find_files(
         mark = None if local is not None and os.path.exists(local) else _MARKS.search(text)
         root = text if mark is None else os.path.dirname(text[: mark.start()])
         matched = text[len(root) :].strip("/").split("/") if mark is not None else []
+        if arrow_first and mark is None:
+            files = [file for file in files if is_named_arrow(file.path)] or files
         for file in files:
             inside = file.path != root and file.path.startswith(root)
             below = file.path[len(root) :] if inside else file.path
@@ -249,6 +254,11 @@ def passes(path: str, name_filter: str | None) -> bool:
         return True
     name = os.path.basename(path)
     return any(fnmatchcase(name, spelt.replace("[^", "[!")) for spelt in _braces(name_filter))
+
+
+def is_named_arrow(path: str) -> bool:
+    """Whether a file is named as Arrow data, in small or capital letters."""
+    return path.lower().endswith(ARROW_SUFFIXES)
 
 
 def is_hidden(name: str) -> bool:

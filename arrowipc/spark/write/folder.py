@@ -7,14 +7,12 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs
 
 from arrowipc.errors import UsageError
-from arrowipc.sources.files import check_link, is_hidden, is_local
+from arrowipc.sources.files import ARROW_SUFFIXES, check_link, is_hidden, is_local
 from arrowipc.sources.remote import find_system
 from arrowipc.spark.options import USE_THE_JAR, Options
 
 #: A file system of pyarrow, which has no types for them.
 Folder: TypeAlias = Any
-#: What an overwrite may remove.
-ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
 
 
 def open_folder(options: Options) -> Folder:
