@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from arrowipc.arguments import check_integer, described
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import UnsupportedError, UsageError, missing_package
 
 LZ4_FRAME = 0
 ZSTD = 1
@@ -89,8 +89,8 @@ def functions(codec: int, encodes: bool) -> dict[str, int]:
         if found is not None:
             return found
     if not specs:
-        what = "the package that compresses" if encodes else "the body is compressed, and the package that decompresses"
-        raise UnsupportedError(f"{what} with {NAMES[codec]} is not installed: pip install 'arrowipc[compression]'")
+        what = f"compressing with {NAMES[codec]}" if encodes else f"the body is compressed with {NAMES[codec]}, and"
+        raise missing_package(what, MODULES[codec][-1][0].partition(".")[0])
     raise UnsupportedError(
         f"this build of {specs[0].name} does not export the functions of its library: install its wheel from PyPI"
     )

@@ -11,6 +11,7 @@
        ├─ NotFoundError(IndexError, KeyError)  ... or asked for a batch or column that is not there
        └─ PathNotFoundError(FileNotFoundError) ... or for files where there are none
 
+MissingPackageError is both an UnsupportedError and a UsageError: something needs a package that is not installed.
 Each also inherits the builtin that people already catch. ``OSError`` and
 ``MemoryError`` pass through unchanged.
 """
@@ -102,8 +103,7 @@ class ArrowIpcError(Exception):
 def not_installed(error: ImportError) -> ImportError:
     """Return the error for a missing package; for NumPy and our compiled modules, it says how to install it."""
     if error.name == "numpy":
-        words = "this needs NumPy, which is not installed: pip install 'arrowipc[numpy]'"
-        return ModuleNotFoundError(words, name="numpy")
+        return ModuleNotFoundError(str(missing_package("this", "numpy")), name="numpy")
     if error.path is not None and not exists(error.path):
         words = f"{error.path} is not built: run `make dev`, or set PYTHONSAFEPATH=1 to import the installed package"
         return ImportError(words, name=error.name, path=error.path)
@@ -128,6 +128,17 @@ class UnsupportedError(ArrowIpcError, NotImplementedError):
 
 class UsageError(ArrowIpcError, RuntimeError, ValueError):
     """A call came in the wrong order, or with arguments that do not fit."""
+
+
+class MissingPackageError(UnsupportedError, UsageError):
+    """A package is not installed; made by `missing_package`."""
+
+
+def missing_package(what: str, *packages: str) -> MissingPackageError:
+    """Return the error of what needs packages that are not installed, by the names that a package index knows."""
+    verb = "which is" if len(packages) == 1 else "which are"
+    words = f"{what} needs {' and '.join(packages)}, {verb} not installed: python -m pip install {' '.join(packages)}"
+    return MissingPackageError(words)
 
 
 class NotFoundError(UsageError, IndexError, KeyError):

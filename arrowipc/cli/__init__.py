@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from arrowipc.errors import missing_package
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except ImportError:
             missing.append(name)
     if missing:
-        needed = f"package{'s' if len(missing) > 1 else ''} {' and '.join(missing)}"
-        print(
-            f"arrowipc: the command line needs the {needed}:\n  python -m pip install 'arrowipc[cli]'", file=sys.stderr
-        )
-        return 2
+        print(f"arrowipc: {missing_package('the command line', *missing)}", file=sys.stderr)
+        return 4
     from arrowipc.cli.app import run
 
     return run(sys.argv[1:] if arguments is None else list(arguments))

@@ -12,7 +12,7 @@ import click
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.sources import Failure, for_shell, looks_arrow
-from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, showable
+from arrowipc.errors import ArrowIpcError, MissingPackageError, UsageError, showable
 
 #: Command -> the module that holds it, and what the list of commands says of it.
 COMMANDS = {
@@ -39,7 +39,7 @@ NO_COLOR switches colours off.
 \b
 Exit codes:
     0  fine
-    1  the data are invalid, or differ
+    1  the data are invalid, not supported, or differ
     2  the command line is wrong
     3  a file or the network cannot be read or written, or memory ran out
     4  a package is not installed
@@ -159,7 +159,10 @@ def _failed(error: Exception, path: str | None) -> int:
             if path is not None and looks_arrow(path) and any(name == kind.__name__ for kind in type(error).__mro__):
                 click.echo(printable(words.format(path="FILE" if path == "-" else path)), err=True)
                 break
-        return 2 if isinstance(error, UsageError) else 4 if isinstance(error, UnsupportedError) else 1
+        return 4 if isinstance(error, MissingPackageError) else 2 if isinstance(error, UsageError) else 1
+    if isinstance(error, ModuleNotFoundError):
+        _say(str(error))
+        return 4
     if isinstance(error, OSError):
         named = error.filename if isinstance(error.filename, str) and error.filename != path else None
         words = for_shell(error.strerror or str(error) or type(error).__name__)

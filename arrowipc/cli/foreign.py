@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import arrowipc as ipc
@@ -26,6 +28,7 @@ ENDINGS = {
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
 }
+NAMES = {"csv": "CSV", "parquet": "Parquet"}
 #: Rows that become Python values at a time.
 ROWS = 1000
 
@@ -96,8 +99,7 @@ class _Writer:
         self._write = write
 
     def write_batch(self, batch: ipc.RecordBatch) -> None:
-        with _translated_errors():
-            self._write(batch)
+        self._write(batch)
 
 
 @contextmanager
@@ -110,22 +112,54 @@ def foreign_writer(path: str, kind: str, schema: ipc.Schema, codec: str | None, 
         with target(path, terminal=True) as file:
             yield _Writer(lambda batch: _write_lines(file, batch))
         return
-    pa = require("pyarrow", f"writing {kind}")
+    start = _csv_writer if kind == "csv" else partial(_parquet_writer, codec or "zstd", level)
     with ExitStack() as stack:
-        with _translated_errors():
-            fields = pa.schema(schema)
-            if kind == "csv":
-                file = stack.enter_context(target(path, terminal=True))
-                plain = pa.schema([pa.field(f.name, _plain_type(f.type)) for f in fields])
-                writer = stack.enter_context(require("pyarrow.csv", "writing CSV").CSVWriter(file, plain))
-                write = lambda batch: writer.write_batch(pa.record_batch(batch).cast(plain))  # noqa: E731
-            else:
-                file = stack.enter_context(target(path))
-                parquet = require("pyarrow.parquet", "writing Parquet")
-                chosen = {"compression": codec or "zstd", "compression_level": level}
-                writer = stack.enter_context(parquet.ParquetWriter(file, fields, **chosen))
-                write = lambda batch: writer.write_batch(pa.record_batch(batch))  # noqa: E731
-        yield _Writer(write)
+        file = stack.enter_context(target(path, terminal=kind == "csv"))
+        with _naming_column(kind, start, schema):
+            write = start(file, schema, stack)
+
+        def write_batch(batch: ipc.RecordBatch) -> None:
+            with _naming_column(kind, start, schema, batch):
+                write(batch)
+
+        yield _Writer(write_batch)
+
+
+def _csv_writer(file: Any, schema: ipc.Schema, stack: ExitStack) -> Callable[[ipc.RecordBatch], None]:
+    pa = require("pyarrow", "writing CSV")
+    plain = pa.schema([pa.field(f.name, _plain_type(f.type)) for f in pa.schema(schema)])
+    writer = stack.enter_context(require("pyarrow.csv", "writing CSV").CSVWriter(file, plain))
+    return lambda batch: writer.write_batch(pa.record_batch(batch).cast(plain))
+
+
+def _parquet_writer(
+    codec: str, level: int | None, file: Any, schema: ipc.Schema, stack: ExitStack
+) -> Callable[[ipc.RecordBatch], None]:
+    pa, parquet = require("pyarrow", "writing Parquet"), require("pyarrow.parquet", "writing Parquet")
+    made = parquet.ParquetWriter(file, pa.schema(schema), compression=codec, compression_level=level)
+    writer = stack.enter_context(made)
+    return lambda batch: writer.write_batch(pa.record_batch(batch))
+
+
+@contextmanager
+def _naming_column(
+    kind: str, start: Callable[..., Any], schema: ipc.Schema, batch: ipc.RecordBatch | None = None
+) -> Iterator[None]:
+    """Turn pyarrow's errors into ours; they name the first column that cannot be written alone, to memory."""
+    with _translated_errors():
+        try:
+            yield
+        except require("pyarrow", f"writing {kind}").ArrowException as error:
+            for i, field in enumerate(schema):
+                try:
+                    with ExitStack() as stack:
+                        write = start(io.BytesIO(), ipc.Schema([field]), stack)
+                        if batch is not None:
+                            write(batch.select([i]))
+                except type(error) as own:
+                    words = f"{NAMES[kind]} cannot hold column {field.name!r} of type {type_text(field.type, 80)}"
+                    raise type(error)(f"{words}: leave it out with --columns ({own})") from None
+            raise
 
 
 def _check_csv(schema: ipc.Schema) -> None:

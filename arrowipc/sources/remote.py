@@ -17,7 +17,7 @@ from itertools import islice
 
 from arrowipc._core import copy_into
 from arrowipc.arguments import Initialized, check_integer, check_text, instance_of, is_filled
-from arrowipc.errors import ArrowIpcError, UsageError, showable
+from arrowipc.errors import ArrowIpcError, UsageError, missing_package, showable
 from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, room_for, take, version_of
 
 TYPE_CHECKING = False
@@ -58,7 +58,7 @@ def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> t
     try:
         import fsspec
     except ImportError:
-        raise UsageError(f"{url!r} is a URL, which needs fsspec: pip install 'arrowipc[remote]'") from None
+        raise missing_package(f"{url!r} is a URL, and", "fsspec") from None
     try:
         system, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
     except ImportError as error:

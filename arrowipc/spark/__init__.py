@@ -6,12 +6,14 @@
 >>> flights = spark.read.format("arrowipc").load("flights/*.arrow")              # doctest: +SKIP
 >>> flights = decode_payloads(messages, "payload", keep=["topic"])               # doctest: +SKIP
 
-Needs ``pip install 'arrowipc[spark]'`` on the driver and on the executors. Importing this package imports
+Needs pyspark, pyarrow and pandas on the driver and on the executors. Importing this package imports
 neither Spark nor pyarrow; the first use of one of its names does.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from arrowipc.errors import missing_package
 
 if TYPE_CHECKING:
     from arrowipc.spark.jar import find_jar
@@ -80,8 +82,7 @@ def __getattr__(name: str) -> Any:
         if missing not in ("pyspark", "pyarrow", "pandas"):
             raise
         raise ModuleNotFoundError(
-            f"arrowipc.spark.{name} needs {missing}, which is not installed: pip install 'arrowipc[spark]', "
-            f"on the driver and on the executors ({error})",
+            f"{missing_package(f'arrowipc.spark.{name}', missing)}, on the driver and on the executors ({error})",
             name=error.name,
         ) from error
     globals()[name] = value

@@ -50,7 +50,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 NO_SPARK = (
     "there is no Spark with its Scala compiler in SPARK_HOME or PySpark (for Spark Connect alone it brings none): run "
-    "python -m pip install 'arrowipc[spark]'; or run python -m arrowipc.spark.jar where Spark itself is installed, and "
+    "python -m pip install pyspark; or run python -m arrowipc.spark.jar where Spark itself is installed, and "
     "give the jar to the server"
 )
 

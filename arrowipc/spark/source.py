@@ -24,7 +24,7 @@ class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has
     and overwrites folders of files. All else is refused by name.
 
     Paths are files, directories and patterns, local or URLs of any file system that fsspec knows
-    (``pip install 'arrowipc[remote]'``). Where Spark's streaming sink wrote a directory, only files count that its log
+    (a package of its own). Where Spark's streaming sink wrote a directory, only files count that its log
     lists. The schema is that of the first file, or given with ``.schema(...)``; columns of other files are found by
     name, and null where a file does not have them.
 

@@ -13,7 +13,7 @@ from arrowipc.arguments import instance_of
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch, only_column
 from arrowipc.columns.truncate import compact
-from arrowipc.errors import UnsupportedError, UsageError, not_installed
+from arrowipc.errors import UnsupportedError, UsageError, missing_package, not_installed
 
 try:
     import numpy as np
@@ -36,7 +36,7 @@ def library(name: str, package: str | None = None) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        raise UsageError(f"this needs {name}: pip install {package or name}") from error
+        raise missing_package("this", package or name) from error
 
 
 def _is_column(data: Any) -> bool:

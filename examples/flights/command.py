@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ArrowIpcError as error:
         _complain(f"error: {error}")
     except ImportError as error:
-        _complain(f"error: {error}; python -m pip install 'arrowipc[spark]' -r {REQUIREMENTS}")
+        _complain(f"error: {error}; python -m pip install pyspark pyarrow pandas -r {REQUIREMENTS}")
     except Exception as error:
         from pyspark.errors import PySparkException
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
 from helpers.arrays import stored
@@ -129,12 +130,28 @@ def test_what_cannot_be_read_to_its_end_leaves_the_old_target(data, tmp_path):
     assert f"{other}: its schema differs from that of" in refused.err
 
 
-def test_what_a_format_cannot_hold_is_said_with_the_name(data, tmp_path):
-    pytest.importorskip("pyarrow")
-    done = run("convert", stored(tmp_path / "lists.arrow", {"x": [[1]]}), tmp_path / "x.csv")
-    assert done.code == 4
-    assert "x.csv" in done.err
-    assert not (tmp_path / "x.csv").exists()
+@pytest.mark.parametrize(
+    ("ending", "values"),
+    [
+        ("csv", pa.array([[1]])),
+        ("csv", pa.array([{"a": 1}])),
+        ("csv", pa.array([b"\xff"])),
+        ("csv", pa.array([b"\xff"]).dictionary_encode()),
+        ("parquet", pa.array([(1, 2, 3)], pa.month_day_nano_interval())),
+        ("parquet", pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])),
+        ("parquet", pa.array([], pa.struct([]))),
+    ],
+    ids=str,
+)
+def test_what_a_format_cannot_hold_is_said_with_the_name(ending, values, tmp_path):
+    """The data are fine, and no package is missing: the status is that of data that are not supported."""
+    columns = {name: pa.array([1] * len(values)) for name in ("first", "last")}
+    table = pa.table({"first": columns["first"], "measure": values, "last": columns["last"]})
+    done = run("convert", stored(tmp_path / "x.arrow", table), tmp_path / f"x.{ending}")
+    assert done.code == 1
+    assert f"x.{ending}: " in done.err
+    assert "cannot hold column 'measure'" in done.err
+    assert not (tmp_path / f"x.{ending}").exists()
 
 
 def test_a_missing_package_is_named(data, tmp_path):

@@ -162,6 +162,21 @@ def test_a_difference_is_as_it_is_stated(row, tmp_path):
         assert shown == expected, ("here" if ours else "there", shown)
 
 
+#: Code in the text between the tables: names, options, and what can be run.
+PROSE = "\n".join(line for line in PAGE.splitlines() if not line.startswith("|"))
+SPANS = [each for each in dict.fromkeys(re.findall(r"`([^`\n]+)`", PROSE)) if each not in ALIKE]
+#: A name of a function, without its arguments.
+NOT_RUN = {"open_dataset()"}
+
+
+@pytest.mark.parametrize("text", [each for each in SPANS if "(" in each and each not in NOT_RUN])
+def test_code_between_the_tables_runs(text, tmp_path):
+    """Options (``name=value``) run as those of a call."""
+    names = fixture(tmp_path, True)
+    names["tables"] = [names["table"]] * 2
+    eval(f"dict({text})" if re.match(r"\w+=", text) else f"list({text})", names)
+
+
 def test_the_page_has_rows():
     assert len(ALIKE) + len(rows("The same")) > 100
     assert len(rows("Errors")) > 8

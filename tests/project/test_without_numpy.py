@@ -144,4 +144,4 @@ def test_what_needs_numpy_says_so(call: str, tmp_path: Path) -> None:
         except ModuleNotFoundError as error:
             print(error)
         """
-    assert run(code, tmp_path) == "this needs NumPy, which is not installed: pip install 'arrowipc[numpy]'"
+    assert run(code, tmp_path) == "this needs numpy, which is not installed: python -m pip install numpy"

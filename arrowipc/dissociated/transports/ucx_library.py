@@ -63,7 +63,7 @@ def _load() -> None:
             return
     raise UnsupportedError(
         "UCX is needed for this, and there is no libucp.so.0: install your system's UCX (libucx0, ucx) or "
-        f"pip install arrowipc[ucx], or name the library in {LIBRARY}"
+        f"python -m pip install libucx-cu12, or name the library in {LIBRARY}"
     )
 
 
