@@ -229,9 +229,10 @@ def test_nobody_listening_is_an_oserror(library: str) -> None:
 @some_library
 def test_d087_every_wait_for_a_silent_peer_ends(library: str) -> None:
     with peer("silence", library, TCP) as child:
-        (first, left), (second, left_again) = child.tell(), child.tell()
+        (first, left, version), (second, left_again, _) = child.tell(), child.tell()
         assert first == second == ["connecting", "first answer", "metadata", "body"]
-        assert left_again <= left
+        # An older UCX aborts the process that destroys what was not answered in mode "none": that worker stays.
+        assert left_again <= left or version < [1, 18]
         assert child.end() == 0
 
 

@@ -272,6 +272,7 @@ def silence(**given: Any) -> None:
     from arrowipc.dissociated.link import Link
     from arrowipc.dissociated.served import messages_of
     from arrowipc.dissociated.transports.ucx import listen_ucx
+    from arrowipc.dissociated.transports.ucx_library import load_library
     from arrowipc.read.stream_decoder import StreamDecoder
 
     schema, batch = [bytes(each.metadata) for each in messages_of(plain(1)[0])][:2]
@@ -300,7 +301,7 @@ def silence(**given: Any) -> None:
                 ends.append(stage)
             reader.close()
             server.close()
-        say([ends, len(os.listdir("/proc/self/fd"))])
+        say([ends, len(os.listdir("/proc/self/fd")), load_library()])
 
 
 def drop(**given: Any) -> None:

@@ -650,13 +650,14 @@ cdef class Worker:
             if arrived.descriptor != NULL:
                 ucp.am_data_release(handle, arrived.descriptor)
             free(arrived)
-        if self.mailbox.failure == UCS_OK and self.has_messages_under_way():
-            # UCX 1.13 would abort the process, and 1.22 frees twice. So the worker stays, with the memory that it reads
-            # and writes; nobody progresses it any more.
+        if self.mailbox.failure == UCS_OK and (self.has_messages_under_way() or self.is_unanswered(ep)):
             self.break_off(handle, ep)
-            Py_INCREF(self.context)
-            Py_INCREF(self.outstanding)
-            return
+            if self.has_messages_under_way() or self.is_unanswered(ep):
+                # UCX 1.13 would abort the process, and 1.22 frees twice. So the worker stays, with the memory that it
+                # reads and writes; nobody progresses it any more.
+                Py_INCREF(self.context)
+                Py_INCREF(self.outstanding)
+                return
         for operation in self.outstanding:
             if not operation.is_send and not operation.has_target and operation.ticket.request != NULL:
                 # UCX 1.13 aborts the process if somebody still asks for a flush or an end of the connection.
@@ -681,6 +682,17 @@ cdef class Worker:
         for operation in self.outstanding:
             if (operation.is_send or operation.has_target) and not operation.ticket.is_done:
                 return True
+        return False
+
+    cdef bint is_unanswered(self, void* ep):
+        """Whether the connection does not stand, and this UCX aborts the process of whoever drops it then, as 1.13."""
+        cdef unsigned int major, minor, release
+        cdef Operation operation
+        ucp.get_version(&major, &minor, &release)
+        if ep != NULL and major == 1 and minor < 18:
+            for operation in self.outstanding:
+                if not (operation.is_send or operation.has_target or operation.ticket.is_done):
+                    return True
         return False
 
     cdef void break_off(self, void* handle, void* ep) noexcept:
