@@ -315,11 +315,10 @@ class ExistingStream:
 
     def discard(self) -> None:
         """Close it; what was written stays, without an end marker. A file that was made for nothing goes."""
-        if self._is_new and os.getpid() == self._owner:
+        if self._is_new and not self._is_cut and os.getpid() == self._owner:
             with suppress(OSError):
-                number = self._file.fileno()
-                found, written = os.fstat(number), os.lseek(number, 0, os.SEEK_CUR)
-                if found.st_size == written == 0 and os.path.samestat(found, os.stat(self._name)):
+                found = os.stat(self._name)
+                if found.st_size == 0 and os.path.samestat(found, os.fstat(self._file.fileno())):
                     os.unlink(os.path.realpath(self._name))
         self.close()
 

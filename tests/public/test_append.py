@@ -369,6 +369,20 @@ def test_dictionary_ids_of_another_writer_stay(path):
     assert ipc.open_file(path).schema.field("w").type.id == 41
 
 
+@pytest.mark.parametrize("options", [{}, {"dictionary_deltas": True}])
+def test_a_dictionary_inside_one_that_is_missing_cannot_go_on(path, options):
+    inner = forge.field("item", forge.UTF8, dictionary=forge.encoding(1))
+    outer = forge.field("w", forge.LIST, inner, dictionary=forge.encoding(0))
+    text = forge.batch(2, [(2, 0)], [b"", forge.i32(0, 1, 2), b"ab"])
+    rows = forge.batch(1, [(1, 1)], [b"\0", forge.i32(0)])
+    path.write_bytes(forge.file(forge.schema(outer), forge.dictionary(1, text), rows))
+    refuse(path, UnsupportedError, "a dictionary inside another one, which is missing", **options)
+    with ipc.open(path) as reader, ipc.new_file(path.with_name("copy"), reader.schema) as writer:
+        ipc.copy(reader, writer)
+    append(path.with_name("copy"), **options)
+    assert column_of(path.with_name("copy"), "w") == [None]
+
+
 # -- streams ------------------------------------------------------------------------------------------------
 
 
