@@ -109,7 +109,7 @@ class Column(_Elements):
         """Return the distinct elements, in the order of their first occurrence; null is one of them."""
         from arrowipc.values.dictionary_encode import unique
 
-        return unique(self._whole())
+        return unique(self.dictionary_decode()._whole())
 
     def is_valid(self) -> Self:
         """Return whether each element is not null, as booleans.

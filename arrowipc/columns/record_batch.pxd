@@ -28,5 +28,6 @@ cdef RecordBatch select_columns(RecordBatch batch, tuple columns)
 cdef tuple share_dictionaries(Plan plan, list arrays)
 
 # The rows of all pieces (one at least) in `out`, which is new. `lend`: large data buffers of views stay those of the
-# pieces; else everything is copied, but for dictionaries.
-cdef int concat_into(Columns out, tuple pieces, bint lend=*) except -1
+# pieces; else everything is copied, but for dictionaries. `joined`: dictionaries, by ordinal, through which the indices
+# of all pieces count already.
+cdef int concat_into(Columns out, tuple pieces, bint lend=*, dict joined=*) except -1

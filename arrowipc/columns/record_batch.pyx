@@ -18,12 +18,13 @@ from arrowipc.columns.elements cimport (
     rows_of,
 )
 from arrowipc.columns.equal cimport begins_with, same_values
-from arrowipc.inline.bits cimport load_int
-from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.bits cimport largest, load_int
+from arrowipc.inline.fault cimport FAULT_FULL, Fault
 from arrowipc.inline.layouts cimport BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, width_of
 from arrowipc.inline.loads cimport count_bits
 from arrowipc.inline.plan cimport (
-    LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData, Node, place_field,
+    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData,
+    Node, PlanData, place_field,
 )
 from arrowipc.metadata.schema_reader cimport column_named, plan_schema, project, python_plan
 
@@ -748,7 +749,21 @@ cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, 
             g.wanted[below.first_buffer + 1] += min(within, d.nodes[f + 1].length) * below.width
 
 
-cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
+cdef set too_long(const PlanData* p, list dictionaries):
+    """Ordinals of the dictionaries that have more values than some index of theirs counts."""
+    cdef const FieldPlan* field
+    cdef Columns values
+    cdef int32_t f
+    cdef set out = set()
+    for f in range(p.n_fields):
+        field = &p.fields[f]
+        values = dictionaries[field.dictionary] if field.flags & FIELD_ENCODED else None
+        if values is not None and values.d.length - 1 > largest(field.width, (field.flags & FIELD_SIGNED) != 0):
+            out.add(field.dictionary)
+    return out
+
+
+cdef int concat_into(Columns out, tuple pieces, bint lend=True, dict joined=None) except -1:
     cdef ColumnsBuilder builder = ColumnsBuilder((<Columns> pieces[0]).plan)
     cdef int64_t n = len(builder.dictionaries), count = len(pieces), rows = 0, k, i
     cdef Memory shifts = Memory(n * count * 8), data = Memory(2 * count * sizeof(void*))
@@ -766,7 +781,10 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
         owner[i] = PyList_GET_ITEM(owners, i)
         rows += one.d.length
     for k in range(n):
-        dictionary, moves = join_dictionaries([(<Columns> one).dictionaries[k] for one in pieces])
+        if joined is not None and k in joined:
+            dictionary, moves = joined[k], [0] * count
+        else:
+            dictionary, moves = join_dictionaries([(<Columns> one).dictionaries[k] for one in pieces])
         dictionaries.append(dictionary)
         for i in range(count):
             (<int64_t*> shifts.data)[i * n + k] = moves[i]
@@ -783,6 +801,11 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
             if found < 0:
                 break
     if found < 0:
+        if joined is None and fault.code == FAULT_FULL and builder.p.fields[fault.field].flags & FIELD_ENCODED:
+            from arrowipc.distinct.unifier import unify
+
+            pieces, joined = unify(pieces, too_long(&builder.plan.d, dictionaries))
+            return concat_into(out, pieces, lend, joined)
         raise_fault(&fault, builder.plan, f"batch {i}")
     builder.dictionaries = tuple(dictionaries)
     builder.snapshot_into(out)
@@ -793,8 +816,8 @@ def concat_batches(batches):
     """Put batches one behind the other.
 
     A single batch is returned as it is; else everything is copied, except large data buffers of view columns, which are
-    shared. Dictionaries that differ, and do not continue each other, are put one behind the other and are not freed of
-    duplicates.
+    shared. Dictionaries that differ, and do not continue each other, are put one behind the other. Where the indices
+    cannot count all their values, the dictionaries become one that has each value once.
 
     Parameters
     ----------
@@ -806,7 +829,7 @@ def concat_batches(batches):
     UsageError
         No batch, or batches of different types.
     UnsupportedError
-        32-bit offsets, run ends or dictionary indices cannot count all values.
+        32-bit offsets or run ends cannot count all values, or dictionary indices all distinct ones.
     FormatError
         A batch was read with ``validate="none"`` and its contents are broken.
 

@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from arrowipc._core cimport Columns, Plan
+from arrowipc._core cimport Columns, DictionaryPlan, Plan
 from arrowipc.distinct.memo_table cimport Budget, MemoTable
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.plan cimport ColumnsData
@@ -48,6 +48,8 @@ cdef class Unifier:
 
 # `below`: Unifier, per dictionary of `plan`. `earns`: whether what is added adds to the budget.
 cdef Unifier new_unifier(Plan plan, tuple below, Budget budget, bint earns)
+# The one of a dictionary's id, with those below it; `known`: by id.
+cdef Unifier unifier_of(DictionaryPlan dictionary, dict known, Budget budget, bint earns)
 cdef list encoded_fields(Plan plan)
 # Dotted path of a field. A place is (place of the dictionary around the field or None, plan, field).
 cdef str place_path(tuple place)

@@ -1,6 +1,6 @@
 """One dictionary out of many; see ``distinct/unifier.pyx``."""
 
-from typing import final
+from typing import Any, final
 
 from arrowipc.errors import UsageError
 
@@ -14,3 +14,5 @@ class TransposeMap: ...
 
 @final
 class Unifier: ...
+
+def unify(pieces: tuple[Any, ...], ordinals: set[int]) -> tuple[tuple[Any, ...], dict[int, Any]]: ...

@@ -11,12 +11,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from arrowipc._core cimport Columns, Plan, field_name, field_path, raise_fault
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_name, field_path, raise_fault
 from arrowipc.columns.builder cimport BEGINS_DELTAS, Span, set_children, set_span, span_offsets
 from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.record_batch cimport RecordBatch
-from arrowipc.distinct.memo_table cimport Budget, MemoTable, nested_memo_table
+from arrowipc.distinct.memo_table cimport SPELLED_LEAST, Budget, MemoTable, nested_memo_table, new_budget
 from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_FULL, FAULT_INDEX, FAULT_MEMORY, Fault, fail
@@ -29,7 +29,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.room cimport make_room, new_zeros
 
-from arrowipc.errors import UsageError
+from arrowipc.errors import UnsupportedError, UsageError
 
 cdef enum:
     MOST_RECENT = 8     # dictionaries whose numbers are kept
@@ -424,3 +424,41 @@ cdef Unifier new_unifier(Plan plan, tuple below, Budget budget, bint earns):
     unifier.table = nested_memo_table(plan, tuple([(<Unifier> inner).table for inner in below]), budget, earns)
     unifier.recent = []
     return unifier
+
+
+cdef Unifier unifier_of(DictionaryPlan dictionary, dict known, Budget budget, bint earns):
+    if dictionary.id not in known:
+        known[dictionary.id] = new_unifier(
+            dictionary.values, tuple([unifier_of(inner, known, budget, earns) for inner in dictionary.values.dictionaries]),
+            budget, earns)
+    return known[dictionary.id]
+
+
+def unify(tuple pieces, set ordinals):
+    """The same columns with indices that count through one dictionary of distinct values for each of `ordinals`.
+
+    Returns them, and these dictionaries by ordinal, which the columns themselves do not have.
+    """
+    cdef Plan plan = (<Columns> pieces[0]).plan
+    cdef Budget budget = new_budget(SPELLED_LEAST, "")
+    cdef Columns piece, found
+    cdef Unifier unifier
+    cdef int32_t f
+    cdef list fields = [], maps = [[] for _ in pieces], unified = [None] * len(plan.dictionaries)
+    cdef dict known = {}, joined
+    for f in encoded_fields(plan):
+        if plan.d.fields[f].dictionary not in ordinals:
+            continue
+        fields.append(f)
+        unifier = unifier_of(plan.dictionaries[plan.d.fields[f].dictionary], known, budget, True)
+        unified[plan.d.fields[f].dictionary] = unifier
+        for piece, numbers in zip(pieces, maps):
+            found = dictionary_of(piece, f)
+            numbers.append(None if found is None else unifier.add(found, (None, plan, f)))
+    joined = {ordinal: (<Unifier> unified[ordinal]).values() for ordinal in ordinals}
+    dictionaries = tuple([joined.get(ordinal) for ordinal in range(len(unified))])
+    try:
+        return tuple([transposed(piece, piece.plan, fields, numbers, dictionaries, 0, piece.d.length, None, None)
+                      for piece, numbers in zip(pieces, maps)]), joined
+    except IndicesFull as error:
+        raise UnsupportedError(f"{error}: cast() the columns to it, or keep the rows in several batches") from None

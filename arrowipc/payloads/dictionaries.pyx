@@ -17,7 +17,7 @@ from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.take cimport take_into
 from arrowipc.distinct.memo_table cimport Budget, MemoTable
-from arrowipc.distinct.unifier cimport TransposeMap, Unifier, check_indices, new_unifier, transpose
+from arrowipc.distinct.unifier cimport TransposeMap, Unifier, check_indices, transpose, unifier_of
 from arrowipc.inline.bits cimport store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_FULL, FAULT_MEMORY, Fault, fail
@@ -335,20 +335,12 @@ cdef class OutputDictionaries:
         return tuple([(<Unifier> one).values() for one in self.top])
 
 
-cdef Unifier enter(DictionaryPlan dictionary, dict known, Budget budget):
-    if dictionary.id not in known:
-        known[dictionary.id] = new_unifier(
-            dictionary.values, tuple([enter(inner, known, budget) for inner in dictionary.values.dictionaries]), budget,
-            False)
-    return known[dictionary.id]
-
-
 cdef OutputDictionaries new_output(Plan out, Budget budget):
     cdef OutputDictionaries output = OutputDictionaries.__new__(OutputDictionaries)
     cdef dict known = {}
     output.plain = {}
     output.budget = budget
-    output.top = tuple([enter(dictionary, known, budget) for dictionary in out.dictionaries])
+    output.top = tuple([unifier_of(dictionary, known, budget, False) for dictionary in out.dictionaries])
     output.order = [*output.top, *[one for one in known.values() if one not in output.top]]
     if output.order:
         output.tables = <PyObject**> new_zeros(len(output.order), sizeof(PyObject*))

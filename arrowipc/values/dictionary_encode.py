@@ -110,9 +110,8 @@ def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
 
 
 def unique(array: Array) -> Array:
-    """See :meth:`arrowipc.Array.unique`."""
-    values = decoded(array)
-    table = MemoTable.like(plain := _alone(values, values.type))
+    """See :meth:`arrowipc.Array.unique`; `array` is not dictionary-encoded."""
+    table = MemoTable.like(plain := _alone(array, array.type))
     table.add_batch(plain)
     return table.batch().column(0)
 
