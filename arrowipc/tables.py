@@ -86,14 +86,18 @@ class ChunkedArray(Column):
 
         kind = None if type is None else as_type(type)
         made: list[Array] = []
+        known: Field | None = None
         if is_foreign(chunks):
-            chunks = getattr(chunks, "chunks", [chunks])
+            given, chunks = chunks, getattr(chunks, "chunks", [chunks])
+            if kind is None and not chunks:
+                known = Array.from_arrow(given).field
+                kind = known.type
         for each in items_of("ChunkedArray: chunks", chunks):
             made.append(build_array(each, kind))
             kind = made[0].type
         if kind is None:
             raise UsageError("ChunkedArray: without chunks a type is needed")
-        field = made[0].field if made else make_field("", kind)
+        field = made[0].field if made else known or make_field("", kind)
         field = field if field.nullable else field.with_nullable(any(chunk.null_count for chunk in made))
         return cls._of(field, made)
 
@@ -198,6 +202,10 @@ class ChunkedArray(Column):
         chunks = [change(chunk) for chunk in self.chunks or [self.combine()]]
         return self._of(chunks[0].field, chunks)
 
+    def _plain(self) -> Array:
+        """Return the elements as one array; decoded where dictionaries would have to become one."""
+        return (self.dictionary_decode() if len(self.chunks) > 1 else self).combine()
+
     def _cut(self, array: Array) -> ChunkedArray:
         """Return an array of as many elements in chunks of the same lengths."""
         ends = list(accumulate(map(len, self.chunks)))
@@ -207,12 +215,12 @@ class ChunkedArray(Column):
         """Return the elements as one NumPy array; see :meth:`Array.to_numpy`. Only one chunk can be a view."""
         if not check_flag("copy", copy) and len(self.chunks) > 1:
             raise UsageError(f"{len(self.chunks)} chunks need a copy: use copy=True, or chunk(i).to_numpy(copy=False)")
-        return self.combine().to_numpy(copy)
+        return self._plain().to_numpy(copy)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if len(self.chunks) > 1 and copy is False:
             raise ValueError(f"{len(self.chunks)} chunks become one array by a copy")
-        return self.combine().__array__(dtype, copy)
+        return self._plain().__array__(dtype, copy)
 
     if TYPE_CHECKING:
 
@@ -244,6 +252,14 @@ class ChunkedArray(Column):
     def __copy__(self) -> ChunkedArray:
         return self._of(self.field, list(self.chunks))
 
+    def __arrow_array__(self, type: Any = None) -> Any:
+        """Hand the elements to pyarrow where it expects an array: as one, unless one cannot hold them."""
+        try:
+            made = self.combine().to_arrow()
+        except UnsupportedError:
+            made = self.to_arrow()  # chunks, which tables take, too
+        return made if type is None else made.cast(type)
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export as a stream of the chunks: an ``arrow_array_stream`` PyCapsule, without copying."""
         from arrowipc.cdata.export import export_stream
@@ -259,7 +275,10 @@ class ChunkedArray(Column):
 
 
 def slice_pieces(pieces: list[Any], offset: SupportsIndex, length: SupportsIndex | None) -> list[Any]:
-    """Elements [offset, offset + length) of arrays, or of batches, that follow each other; without empty pieces."""
+    """Elements [offset, offset + length) of arrays, or of batches, that follow each other; without empty pieces.
+
+    Where there are none, one empty piece stays: dictionaries have values without rows, too.
+    """
     at, left = clip(offset, length, sum(map(len, pieces)))
     found = []
     for piece in pieces:
@@ -270,7 +289,7 @@ def slice_pieces(pieces: list[Any], offset: SupportsIndex, length: SupportsIndex
             found.append(piece.slice(at, left) if at or count > left else piece)
             left -= min(count - at, left)
         at = max(at - count, 0)
-    return found
+    return found or [piece.slice(0, 0) for piece in pieces[:1]]
 
 
 def _longer_than(most: int, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:

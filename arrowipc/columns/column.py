@@ -152,7 +152,7 @@ class Column(_Elements):
         """Return a ``pandas.Series``; see :meth:`RecordBatch.to_pandas`."""
         from arrowipc.values.to_pandas import to_pandas
 
-        return to_pandas(self._whole(), options)
+        return to_pandas(self, options)
 
     def __repr__(self) -> str:
         from arrowipc.values.repr import array_text

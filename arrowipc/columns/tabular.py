@@ -293,17 +293,29 @@ class Tabular(_Rows):
         return to_records(self._pieces(), self.schema)
 
     def to_tensor(self, null_to_nan: bool = False, row_major: bool = True) -> Tensor:
-        """Return columns of numbers as a tensor of rows and columns, of the one type that holds them all.
+        """Return columns of numbers as a tensor of rows and columns, of one type.
 
-        Nulls are an error unless `null_to_nan`. `row_major` False: each column lies together.
+        Parameters
+        ----------
+        null_to_nan : bool, default False
+            True: all columns become floating-point numbers, and nulls NaN. False: nulls are a UsageError.
+        row_major : bool, default True
+            False: each column lies together.
+
+        Raises
+        ------
+        UsageError
+            Columns are no numbers; or an unsigned integer beside signed ones is more than int64 holds. Integers beside
+            floating-point numbers are rounded as those require.
         """
         from arrowipc.tensors.dense import Tensor
-        from arrowipc.values.to_numpy import rows_as_array
+        from arrowipc.values.to_numpy import rows_as_array, tensor_dtype
 
         row_major = check_flag("row_major", row_major)
         if not check_flag("null_to_nan", null_to_nan) and any(column.null_count for column in self.itercolumns()):
             raise UsageError("to_tensor: some values are null; null_to_nan=True makes them NaN")
-        matrix = rows_as_array(self._pieces(), len(self.schema), None, None)
+        dtype = tensor_dtype(self.schema.types, null_to_nan)
+        matrix = rows_as_array(self._pieces(), len(self.schema), None, None, dtype)
         if matrix.dtype.kind == "O":
             raise UsageError(f"to_tensor: expected columns of numbers, found {', '.join(map(str, self.schema.types))}")
         return Tensor(matrix.copy("C" if row_major else "F"))

@@ -428,9 +428,8 @@ cdef Unifier new_unifier(Plan plan, tuple below, Budget budget, bint earns):
 
 cdef Unifier unifier_of(DictionaryPlan dictionary, dict known, Budget budget, bint earns):
     if dictionary.id not in known:
-        known[dictionary.id] = new_unifier(
-            dictionary.values, tuple([unifier_of(inner, known, budget, earns) for inner in dictionary.values.dictionaries]),
-            budget, earns)
+        below = tuple([unifier_of(inner, known, budget, earns) for inner in dictionary.values.dictionaries])
+        known[dictionary.id] = new_unifier(dictionary.values, below, budget, earns)
     return known[dictionary.id]
 
 
@@ -444,7 +443,7 @@ def unify(tuple pieces, set ordinals):
     cdef Columns piece, found
     cdef Unifier unifier
     cdef int32_t f
-    cdef list fields = [], maps = [[] for _ in pieces], unified = [None] * len(plan.dictionaries)
+    cdef list out = [], fields = [], maps = [[] for _ in pieces], unified = [None] * len(plan.dictionaries)
     cdef dict known = {}, joined
     for f in encoded_fields(plan):
         if plan.d.fields[f].dictionary not in ordinals:
@@ -456,9 +455,10 @@ def unify(tuple pieces, set ordinals):
             found = dictionary_of(piece, f)
             numbers.append(None if found is None else unifier.add(found, (None, plan, f)))
     joined = {ordinal: (<Unifier> unified[ordinal]).values() for ordinal in ordinals}
-    dictionaries = tuple([joined.get(ordinal) for ordinal in range(len(unified))])
     try:
-        return tuple([transposed(piece, piece.plan, fields, numbers, dictionaries, 0, piece.d.length, None, None)
-                      for piece, numbers in zip(pieces, maps)]), joined
+        for piece, numbers in zip(pieces, maps):
+            dictionaries = tuple([joined.get(ordinal, own) for ordinal, own in enumerate(piece.dictionaries)])
+            out.append(transposed(piece, piece.plan, fields, numbers, dictionaries, 0, piece.d.length, None, None))
+        return tuple(out), joined
     except IndicesFull as error:
         raise UnsupportedError(f"{error}: cast() the columns to it, or keep the rows in several batches") from None

@@ -12,12 +12,14 @@ from arrowipc.inspection.resync import END, Search
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.file_decoder import MAGIC
 from arrowipc.read.message_index import find_message, find_schema
+from arrowipc.read.validate import check_values
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.sources.source import whole
 
 if TYPE_CHECKING:
     from typing import Literal
 
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
 
@@ -31,10 +33,13 @@ class Remark(NamedTuple):
     code: str
     #: What was found, and who may stumble.
     words: str
-    #: The byte of its first occurrence; None where it concerns all of the source.
+    #: The byte of its first occurrence; None where it has none, or concerns all of the source.
     offset: int | None
     #: How often it was found.
     times: int
+
+    def __str__(self) -> str:
+        return self.words if self.offset is None else f"byte {self.offset:,}: {self.words}"
 
 
 @with_field_docs
@@ -54,9 +59,10 @@ class Validation(NamedTuple):
     damage : tuple of Damage
         In the order in which it was found. If there is more than 1,000, the last one covers all the rest.
     remarks : tuple of Remark
-        Of a file without damage: what its format advises against, and not all readers treat alike. They are no Schema
+        Without damage: what its format advises against, and not all readers treat alike. They are no Schema
         message, or one without framing, at the beginning, and a footer that lists batches in another order, twice, or
-        not all of them. At "strict" such a footer is damage.
+        not all of them; and of streams, too, values outside the ranges of their types. At "strict" such a footer, and
+        such values, are damage.
 
     Examples
     --------
@@ -94,7 +100,7 @@ class Validation(NamedTuple):
         what = self.format or "source"
         good = counted({"batch": self.num_batches, "row": self.num_rows, "byte": self.num_bytes})
         if self.ok:
-            notes = [f"  byte {each.offset:,}: {each.words}" for each in self.remarks]
+            notes = [f"  {each}" for each in self.remarks]
             return "\n".join([f"a valid {what} ({self.level}): {good}", *notes])
         bad = counted({"batch": self.bad_batches, "row": self.bad_rows, "byte": self.bad_bytes})
         first = f"not a valid {what} ({self.level}): valid: {good}; invalid: {bad}"
@@ -118,8 +124,8 @@ def validate(
     source : path, URL, RemoteSource, bytes-like or binary file object
         As for `recover` with ``resync=True``; an OSError if it cannot be read.
     level : {"full", "strict"}
-        "full": every value is safe to use; "strict": it is also in the value range of its type, and the
-        footer lists all batches in their order.
+        "full": every value is safe to use, and there is a remark where one is outside the range of its type;
+        "strict": such a value is damage, and so is a footer that does not list all batches in their order.
     limits : Limits, optional
         Bounds on what the bytes may ask for; what exceeds them counts as bad.
     memory_map : bool, default True
@@ -136,7 +142,7 @@ def validate(
     options: Options = {"validate": level, "limits": limits, "verify": None}
     view = whole(source, memory_map)
     remarks: list[Remark] = []
-    ledger = _check_file(view, options, remarks) if view[:6] == MAGIC else _check_stream(view, options)
+    ledger = (_check_file if view[:6] == MAGIC else _check_stream)(view, options, remarks)
     report = ledger.report
     known = report.format if report.num_bytes or report.format == "file" else None
     return Validation(known, level, *report[1:7], report.skipped, () if report.skipped else tuple(remarks))
@@ -151,7 +157,7 @@ def _check_file(buffer: Any, options: Options, remarks: list[Remark]) -> Ledger:
         reader = RecordBatchFileReader(buffer, **options)
         blocks = ByBlocks(reader)  # reads the schema's names and metadata
     except (FormatError, UnsupportedError) as error:
-        return _found(buffer, options, "file", error)
+        return _found(buffer, options, "file", error, remarks)
     ledger = blocks.ledger
     decoder, source = reader.decoder, reader.source
     if decoder.damage is not None:
@@ -164,15 +170,37 @@ def _check_file(buffer: Any, options: Options, remarks: list[Remark]) -> Ledger:
             decoder.load_dictionary(number, source, offset)
         except (FormatError, UnsupportedError) as error:
             _note(ledger, error, *place, message=number)
+    ranges = _Ranges()
     while True:
         try:
-            for _ in blocks:
-                pass
+            for _, batch in blocks:
+                ranges.look(batch)
             break
         except UnsupportedError as error:
             _note(ledger, error, batches=1)
+    remarks += ranges.remarks()
     _compare(reader, ledger, options["limits"], remarks)
     return ledger
+
+
+class _Ranges:
+    """Counts the batches that have values outside the ranges of their types."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Any] = {}
+        self._first, self._wrong, self._seen = "", 0, 0
+
+    def look(self, batch: RecordBatch) -> None:
+        try:
+            check_values(batch, self._known)
+        except FormatError as error:
+            self._first = self._first or f"batch {self._seen}: {printable(str(error))}"
+            self._wrong += 1
+        self._seen += 1
+
+    def remarks(self) -> list[Remark]:
+        words = f"{self._first}: level='strict' refuses that, and so do full validations of other libraries"
+        return [Remark("values", words, None, self._wrong)] if self._wrong else []
 
 
 def _note(
@@ -266,17 +294,23 @@ def schema_remarks(start: int, stop: int, message: Message | None) -> list[Remar
 # -- streams -------------------------------------------------------------------------------------------------
 
 
-def _check_stream(buffer: Any, options: Options) -> Ledger:
+def _check_stream(buffer: Any, options: Options, remarks: list[Remark]) -> Ledger:
     try:
         # Says in better words than a search what the bytes are, if they are no stream at all.
         with RecordBatchStreamReader(buffer, **options) as reader:
             assert reader.schema is not None  # whose names and metadata are read here
     except (FormatError, UnsupportedError) as error:
-        return _found(buffer, options, "stream", error)
-    return _found(buffer, options, "stream", None)
+        return _found(buffer, options, "stream", error, remarks)
+    return _found(buffer, options, "stream", None, remarks)
 
 
-def _found(buffer: Any, options: Options, format: Literal["file", "stream"], damage: ArrowIpcError | None) -> Ledger:
+def _found(
+    buffer: Any,
+    options: Options,
+    format: Literal["file", "stream"],
+    damage: ArrowIpcError | None,
+    remarks: list[Remark],
+) -> Ledger:
     """Everything that a search finds; what is wrong with the beginning or the footer is told first."""
     ledger = Ledger(format)
     if damage is not None:
@@ -289,12 +323,14 @@ def _found(buffer: Any, options: Options, format: Literal["file", "stream"], dam
         size = len(memoryview(buffer).cast("B"))
         ledger.lose(None, None, size)
         return ledger
+    ranges = _Ranges()
     try:
-        for _ in search:
-            pass
+        for _, batch in search:
+            ranges.look(batch)
     except UnsupportedError as error:
         _note(ledger, error)
         ledger.lose(None, None, None)
+    remarks += ranges.remarks()
     report = search.report
     ledger.num_batches, ledger.num_rows, ledger.num_bytes = report.num_batches, report.num_rows, report.num_bytes
     ledger.lose(report.lost_batches, report.lost_rows, report.lost_bytes)

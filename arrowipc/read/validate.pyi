@@ -1,1 +1,5 @@
-"""Validation of a batch's values; used by the decoders through ``cimport`` alone."""
+"""Validation of a batch's values; see ``read/validate.pyx``."""
+
+from typing import Any
+
+def check_values(columns: Any, known: dict[int, Any]) -> None: ...

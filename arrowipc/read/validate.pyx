@@ -811,6 +811,28 @@ cdef int check_domain(const ColumnsData* d, int32_t f, Fault* fault) noexcept no
     return 0
 
 
+def check_values(Columns columns not None, dict known):
+    """Raise a FormatError where values are outside the ranges of their types, which only "strict" refuses elsewhere.
+
+    `known`: id -> dictionary, of the columns before, whose values are not looked at again; becomes that of these ones.
+    """
+    cdef dict before = dict(known)
+    cdef list parts = [columns]
+    cdef Columns part
+    cdef Fault fault
+    cdef int32_t f
+    known.clear()
+    for part in parts:  # which grows
+        for dictionary in part.dictionaries or ():
+            if dictionary is not None and id(dictionary) not in known:
+                known[id(dictionary)] = dictionary
+                parts.append(dictionary)
+    for part in parts:
+        for f in range(part.d.plan.n_fields if id(part) not in before else 0):
+            if check_domain(&part.d, f, &fault) < 0:
+                raise_fault(&fault, part.plan)
+
+
 cdef int64_t visible_nulls(const ColumnsData* d, int32_t f) noexcept nogil:
     """Nulls of a field, without those under a null of a struct or fixed-size list, or in a sparse union's child."""
     cdef int32_t parent = d.plan.fields[f].parent

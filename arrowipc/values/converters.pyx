@@ -98,12 +98,14 @@ cdef object UTC = None
 cdef object decimal_type = None
 
 cdef const char* TOO_FINE = b"it is finer than the unit of the type"
+cdef const char* NO_DAY = b"dates are whole days, and it is a part of one"
 cdef const char* TOO_FAR = b"it lies outside the range of the type"
 cdef const char* TOO_LONG = b"it has more digits than the type"
 cdef const char* TOO_PRECISE = b"digits would be lost"
 
 cdef enum:
     SECONDS_PER_DAY = 86400
+    MS_PER_DAY = 86400000
     EPOCH_ORDINAL = 719162      # days from 0001-01-01 to 1970-01-01
 
 cdef int64_t[4] TICKS = [1, 1000, 1000000, 1000000000]    # in a second, by TimeUnit
@@ -496,22 +498,28 @@ cdef int timestamp(int32_t unit, bint zoned, object value, int64_t* out, const c
 
 
 cdef int date(int32_t unit, object value, int64_t* out, const char** reason) except -1:
+    """A day; a unit of milliseconds counts whole days, too."""
+    cdef int found
     if is_datetime(value):
         if value != value:
             return IS_NULL
         if timestamp(TimeUnit_MILLISECOND, False, value, out, reason) != STORED:
             return MISFIT
+        if out[0] % MS_PER_DAY:
+            reason[0] = NO_DAY
+            return MISFIT
         if unit == DateUnit_DAY:
-            if out[0] % (1000 * SECONDS_PER_DAY):
-                reason[0] = TOO_FINE
-                return MISFIT
-            out[0] //= 1000 * SECONDS_PER_DAY
+            out[0] //= MS_PER_DAY
         return STORED
     if is_date(value):
-        out[0] = day_number(value) * (1 if unit == DateUnit_DAY else 1000 * SECONDS_PER_DAY)
+        out[0] = day_number(value) * (1 if unit == DateUnit_DAY else MS_PER_DAY)
         return STORED
     # -1: days, which no TimeUnit counts.
-    return numpy_ticks(value, "datetime64", -1 if unit == DateUnit_DAY else TimeUnit_MILLISECOND, out, reason)
+    found = numpy_ticks(value, "datetime64", -1, out, reason)
+    if found == STORED and unit != DateUnit_DAY and mul_overflows(out[0], MS_PER_DAY, out):
+        reason[0] = TOO_FAR
+        return MISFIT
+    return found
 
 
 cdef int time_of_day(int32_t unit, object value, int64_t* out, const char** reason) except -1:
@@ -1020,7 +1028,7 @@ cdef int fill_others(Converter b, int32_t f, list items) except -1:
     cdef int64_t count = b.d.nodes[f].length, i
     cdef uint8_t* out = b.room(b.p.fields[f].first_buffer + 1, bytes_for(count, width))
     cdef bint dates = b.p.fields[f].type == Type_Date
-    cdef int64_t per_day = 1 if b.p.fields[f].unit == DateUnit_DAY else 1000 * SECONDS_PER_DAY
+    cdef int64_t per_day = 1 if b.p.fields[f].unit == DateUnit_DAY else MS_PER_DAY
     cdef PyObject* value
     if dates:
         ready()

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     _Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
+_MS_PER_DAY = 86_400_000
+
+
 class Misfit(Exception):
     """Why an array does not fit a type, from which element on (None: all); the caller makes a UsageError of it."""
 
@@ -146,6 +149,8 @@ def _ticks(values: _Values, mask: _Mask | None, kind: at.DataType) -> tuple[_Val
             raise Misfit(f"{values[row]} {problem}", row) from None
         _refuse((ticks.astype(values.dtype) != values) & ~null, values, problem)
     numbers = ticks.view("<i8")
+    if isinstance(kind, at.Date) and kind != DATE32:
+        _refuse((numbers % _MS_PER_DAY != 0) & ~null, values, "is a part of a day, and dates are whole days")
     if kind == DATE32:
         numbers = np.where(null, 0, numbers)
         outside = (numbers < -(2**31)) | (numbers >= 2**31)

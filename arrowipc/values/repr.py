@@ -98,7 +98,7 @@ def array_text(array: Any) -> str:
     for before, i in zip([-1, *shown], shown, strict=False):
         if i != before + 1:
             lines.append(f"  {CUT}")
-        lines.append(f"  {value_text(array, i, LINE_WIDTH - 2)}")
+        lines.append(f"  {value_text(array.slice(i, 1)._whole(), 0, LINE_WIDTH - 2)}")
     return "\n".join(lines)
 
 

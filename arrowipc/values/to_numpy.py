@@ -87,12 +87,16 @@ def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _V
 
 
 def rows_as_array(
-    batches: Sequence[RecordBatch], width: int, dtype: npt.DTypeLike | None, copy: bool | None
+    batches: Sequence[RecordBatch],
+    width: int,
+    dtype: npt.DTypeLike | None,
+    copy: bool | None,
+    promoted: np.dtype[Any] | None = None,
 ) -> _Values:
     """Return what ``__array__`` of rows must: a matrix, as of data frames; always a copy.
 
-    Columns of one dtype keep it, and numbers become what NumPy promotes them to. Others are objects, as in
-    ``to_pylist``: NumPy would take times for numbers, and lists of equal length for more dimensions.
+    Columns of one dtype keep it, and numbers become `promoted`, by default what NumPy promotes them to. Others are
+    objects, as in ``to_pylist``: NumPy would take times for numbers, and lists of equal length for more dimensions.
     """
     if copy is False:
         raise ValueError("rows become a matrix by a copy: take columns with column(name).to_numpy()")
@@ -103,10 +107,27 @@ def rows_as_array(
     if not flat or (len(dtypes) > 1 and any(each.kind not in "biuf" for each in dtypes)):
         values = [[_objects(each) for each in column] for column in columns]
         dtypes = {np.dtype(object)}
-    matrix = np.empty((sum(map(len, batches)), width), np.result_type(*dtypes) if dtypes else np.float64)
+    promoted = promoted or (np.result_type(*dtypes) if dtypes else np.dtype(np.float64))
+    matrix = np.empty((sum(map(len, batches)), width), promoted)
     for i, column in enumerate(values):
+        if promoted == np.int64 and any(len(each) and each.dtype == np.uint64 and each.max() >> 63 for each in column):
+            raise UsageError(f"column {i}: a value is more than int64 holds, as which it would be beside signed ones")
         np.concatenate([matrix[:0, i], *column], out=matrix[:, i])
     return matrix if dtype is None else matrix.astype(dtype, copy=False)
+
+
+def tensor_dtype(kinds: Sequence[at.DataType], floats: bool) -> np.dtype[Any] | None:
+    """Return the dtype that holds numbers of all `kinds`: pyarrow's choice. None: there are others than numbers."""
+    dtypes = [stored_dtype(kind) for kind in kinds if isinstance(kind, at.Int | at.FloatingPoint)]
+    if not dtypes or len(dtypes) < len(kinds):
+        return None
+    promoted = np.result_type(*dtypes)
+    if all(each.kind in "iu" for each in dtypes):
+        if floats:
+            return np.dtype("f4" if promoted.itemsize < 4 else "f8")
+        if promoted.kind == "f":  # no integer type holds uint64 and negative numbers; floats would round them
+            return np.dtype(np.int64)
+    return promoted
 
 
 def stored_dtype(kind: at.DataType) -> np.dtype[Any] | None:

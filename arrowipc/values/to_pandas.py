@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
 from arrowipc.columns.array import Array
+from arrowipc.columns.column import Column
 from arrowipc.columns.extensions import FineTimes
 from arrowipc.columns.record_batch import RecordBatch, concat_batches
 from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, named_column, not_installed
@@ -50,8 +51,8 @@ def to_pandas(data: Any, options: dict[str, Any]) -> Any:
     """A pandas DataFrame, or of an array a Series; see :meth:`arrowipc.RecordBatch.to_pandas`."""
     pd = library("pandas")
     ignore = options.pop("ignore_metadata", False)
-    if isinstance(data, Array):
-        values = _column(pd, data.field, [data], options, None)
+    if isinstance(data, Column):
+        values = _column(pd, data.field, data._arrays(), options, None)
         return pd.Series(values, dtype=values.dtype, name=data.field.name, copy=False)
     batches = [data] if isinstance(data, RecordBatch) else _joined(data.batches)
     parts, columns, names = [batch.columns for batch in batches], [], data.schema.names

@@ -1,19 +1,20 @@
 """Appending: batches put together hold all their rows, snapshots never change, and the cost is linear."""
 
+import pickle
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from columns.broken import BROKEN, forged
 from helpers import forge, randoms
-from helpers.arrays import pyarrow_bytes
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.forge import Table, batch, bits, dictionary, encoding, field, i8, i16, i32, schema, split, stream
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
-from arrowipc import ArrowIpcError, UnsupportedError, UsageError
+from arrowipc import ArrowIpcError, UnsupportedError, UsageError, types
 from arrowipc.columns.record_batch import concat_batches
 
 MOST = 2**31 - 1
@@ -254,11 +255,85 @@ def test_numbers_that_outgrow_their_type_are_refused(name: str) -> None:
         list(ipc.open_stream(growing(fields, rows_, rows_)))
 
 
-def test_indices_that_outgrow_their_type_are_refused() -> None:
-    parts = one_column(*(letters(*(f"{i}-{k}" for k in range(60))) for i in range(3)))
-    assert len(pa.record_batch(concat_batches(read(parts[:2]))).column(0).dictionary) == 120
-    with pytest.raises(UnsupportedError, match="batch 2: column 'x': the dictionary indices would reach 128"):
-        concat_batches(read(parts))
+def structs(count: int) -> pa.Array:
+    """Structs with a member that is dictionary-encoded."""
+    words = pa.array([str(i % 7) for i in range(count)]).dictionary_encode()
+    return pa.StructArray.from_arrays([pa.array(range(count)), words], ["number", "word"])
+
+
+#: Index type -> how many values it counts.
+COUNTED = {pa.int8(): 128, pa.uint8(): 256, pa.int16(): 2**15, pa.uint16(): 2**16}
+#: Arrays of so many distinct values.
+DISTINCT: dict[str, Callable[[int], pa.Array]] = {
+    "texts": lambda count: pa.array([f"word {i}" for i in range(count)]),
+    "texts and null": lambda count: pa.array([None, *(f"word {i}" for i in range(count - 1))]),
+    "numbers": lambda count: pa.array(range(count), pa.int32()),
+    "lists": lambda count: pa.array([[i, None] for i in range(count)]),
+    "dictionaries": structs,
+}
+#: What makes one array of several.
+JOINS: dict[str, Callable[[ipc.Table], Any]] = {
+    "combine": lambda table: table.combine()["x"],
+    "combine_chunks": lambda table: table.combine_chunks()["x"].chunk(0),
+    "concat_batches": lambda table: concat_batches(table.batches)["x"],
+    "record_batch": lambda table: ipc.record_batch(table)["x"],
+    "take": lambda table: table.take(range(len(table)))["x"].chunk(0),
+    "filter": lambda table: table.filter([True] * len(table))["x"].chunk(0),
+    "column": lambda table: table["x"].combine(),
+}
+#: What needs no dictionary of all values.
+APART: dict[str, Callable[[ipc.Table], Any]] = {
+    "unique": lambda table: [*table["x"].unique().to_pylist(), None],
+    "to_numpy": lambda table: sorted(set(table["x"].to_numpy()), key=str),
+    "to_pandas": lambda table: table["x"].to_pandas().astype(object).replace(float("nan"), None).tolist(),
+    "pickle": lambda table: pickle.loads(pickle.dumps(table["x"])).to_pylist(),
+    "coalesce_rows": lambda table: ipc.open(ipc_bytes(table, coalesce_rows=10**6)).read_all()["x"].to_pylist(),
+}
+
+
+def overlapping(index: pa.DataType, values: pa.Array) -> tuple[ipc.Table, list[Any]]:
+    """Two batches whose dictionaries have a third of the values in common, in another order; and all elements."""
+    third = len(values) // 3
+    halves = values[: len(values) - third], values.take(pa.array(range(len(values) - 1, third - 1, -1)))
+    columns = [pa.DictionaryArray.from_arrays(pa.array([*range(len(half)), None], index), half) for half in halves]
+    table = ipc.table(pa.Table.from_batches(one_column(*columns)))
+    return table, [value for column in columns for value in column.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("index", "kind"),
+    [(index, kind) for index in COUNTED for kind in DISTINCT if COUNTED[index] < 300 or kind == "texts"],
+)
+def test_dictionaries_are_joined_where_indices_cannot_count_them_apart(index: pa.DataType, kind: str) -> None:
+    most = COUNTED[index]
+    table, expected = overlapping(index, DISTINCT[kind](most))
+    for name, join in JOINS.items():
+        joined = join(table)
+        assert joined.to_pylist() == expected, name
+        assert (joined.type, len(joined.dictionary)) == (table["x"].type, most), name
+        pa.array(joined).validate(full=True)
+    assert table.take([1, len(table) - 2])["x"].to_pylist() == [expected[1], expected[-2]]
+    table, _ = overlapping(index, DISTINCT[kind](most + 1))
+    for join in JOINS.values():
+        with pytest.raises(UnsupportedError, match=rf"column 'x': the unified dictionary has {most + 1:,} .* cast\(\)"):
+            join(table)
+
+
+@pytest.mark.parametrize("name", APART)
+def test_dictionaries_stay_apart_where_no_array_needs_one(name: str) -> None:
+    table, expected = overlapping(pa.int8(), DISTINCT["texts"](129))
+    assert set(APART[name](table)) == set(expected)
+    wider = table["x"].cast(types.dictionary("int16", "string"))
+    assert wider.combine().to_pylist() == expected
+
+
+def test_only_dictionaries_that_do_not_fit_are_joined() -> None:
+    full, fitting = [[letters(*(f"{i}" for i in range(at, at + 70))) for at in starts] for starts in ((0, 1), (0, 60))]
+    wide = [column.cast(pa.dictionary(pa.int32(), pa.string())) for column in fitting]
+    parts = read([pa.record_batch({"full": a, "wide": b}) for a, b in zip(full, wide, strict=True)])
+    joined = pa.record_batch(concat_batches(parts))
+    assert [len(column.dictionary) for column in joined.columns] == [71, 140]
+    assert joined.to_pylist() == [row for part in parts for row in part.to_pylist()]
 
 
 def test_other_types_and_other_things_are_refused() -> None:

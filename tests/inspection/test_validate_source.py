@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from helpers import forge, golden
-from helpers.arrays import ipc_bytes
+from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.forge import batch, field, i32, i64, message, schema, stream
 from inspection.numbered import numbered, smash
 
@@ -142,6 +143,44 @@ def test_footers_that_list_batches_otherwise_are_remarks_and_refused_at_strict(n
         assert read(data).count_rows() == len(order)
         with pytest.raises(ipc.FormatError, match=words):
             read(data, validate="strict")
+
+
+#: What is wrong, and a column whose second value it is.
+OUTSIDE = {
+    "not a whole day": pa.array([86_400_000, 5], pa.date64()),
+    "outside a day": pa.array([0, 86_400], pa.time32("s")),
+    "more digits": pa.Array.from_buffers(
+        pa.decimal128(2), 2, [None, pa.py_buffer(bytes([99, *[0] * 15, 100, *[0] * 15]))]
+    ),
+}
+INSIDE_OF = {
+    "column": lambda column: column,
+    "list": lambda column: pa.ListArray.from_arrays([0, 2], column),
+    "struct": lambda column: pa.StructArray.from_arrays([column], ["member"]),
+    "dictionary": lambda column: pa.DictionaryArray.from_arrays([0, 1], column),
+}
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+@pytest.mark.parametrize("where", INSIDE_OF)
+@pytest.mark.parametrize("words", OUTSIDE)
+def test_values_outside_the_ranges_of_their_types_are_a_remark_and_refused_at_strict(
+    words: str, where: str, form: str
+) -> None:
+    """As pyarrow's full validation refuses them; reading does not, for official files have such values."""
+    batch = pa.record_batch({"x": INSIDE_OF[where](OUTSIDE[words])})
+    with pytest.raises(pa.ArrowInvalid):
+        batch.validate(full=True)
+    data = pyarrow_bytes([batch] * 3, form)
+    report = validate(data)
+    assert (report.ok, report.num_batches) == (True, 3)
+    ((code, found, offset, times),) = report.remarks
+    # A dictionary that all batches have is looked at once.
+    assert (code, offset, times) == ("values", None, 1 if where == "dictionary" else 3)
+    assert re.search(f"batch 0: column 'x.*{words}.*strict", found)
+    assert found in str(report)
+    assert ipc.open(data).count_rows() == 3 * len(batch)
+    assert words in str(validate(data, level="strict").damage[0])
 
 
 def test_bytes_that_no_block_lists_are_refused_at_strict() -> None:

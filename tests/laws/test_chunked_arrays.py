@@ -106,6 +106,54 @@ def test_everything_that_takes_columns_takes_it(name, tmp_path):
         assert repr(each["x"].to_pylist()) == repr(array.to_pylist())
 
 
+#: Extension types of pyarrow: name -> stored values.
+EXTENSIONS = {
+    "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16, None], pa.binary(16))),
+    "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(["[]", None])),
+    "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None], pa.int8())),
+    "tensors": pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.int8(), (2,)), pa.array([[1, 2], [3, 4]], pa.list_(pa.int8(), 2))
+    ),
+}
+#: Where pyarrow takes columns of others among its own.
+AMONG_PYARROW = {
+    "array": lambda column: pa.chunked_array([pa.array(column)]),
+    "table": lambda column: pa.table({"x": column})["x"],
+    "Table.from_arrays": lambda column: pa.Table.from_arrays([column], ["x"])["x"],
+    "RecordBatch.from_arrays": lambda column: pa.chunked_array([pa.RecordBatch.from_arrays([column], ["x"])["x"]]),
+    "record_batch": lambda column: pa.chunked_array([pa.record_batch({"x": column})["x"]]),
+    "chunked_array": pa.chunked_array,
+}
+
+
+@pytest.mark.parametrize("name", [*CASES, *EXTENSIONS])
+def test_pyarrow_takes_it_among_its_own_columns_with_its_type(name):
+    theirs = CASES.get(name, EXTENSIONS.get(name))
+    for chunks in ([], [theirs], [theirs[:1], theirs[1:]]):
+        column = ipc.table(pa.table({"x": pa.chunked_array(chunks, theirs.type)}))["x"]
+        assert column.num_chunks == len(chunks)
+        for taken in ([column, column.combine()]) if chunks else [column]:
+            for where, take in AMONG_PYARROW.items():
+                if where == "chunked_array" and taken is not column:
+                    continue  # it takes no single array, not of its own either
+                found = take(taken)
+                found.validate()
+                assert found.type == theirs.type, where
+                assert repr(found.to_pylist()) == repr(theirs.to_pylist() if chunks else []), where
+
+
+def test_pyarrow_gets_the_type_that_it_asks_for():
+    column = ipc.ChunkedArray([[1], [2]], "int8")
+    assert pa.array(column, pa.int32()) == pa.array([1, 2], pa.int32())
+    assert pa.table({"x": column}, schema=pa.schema({"x": pa.int16()}))["x"].type == pa.int16()
+    with pytest.raises(pa.ArrowException):
+        pa.array(column, pa.map_(pa.int8(), pa.int8()))
+    words = [[f"{i}" for i in range(at, at + 100)] for at in (0, 100)]
+    kind = pa.dictionary(pa.int8(), pa.string())
+    column = ipc.ChunkedArray([pa.array(each).dictionary_encode().cast(kind) for each in words])
+    assert pa.table({"x": column})["x"].to_pylist() == words[0] + words[1]
+
+
 def test_a_column_of_a_table_has_the_name_and_the_type_of_its_field():
     empty = ipc.Table(types.schema({"x": "int8", "y": "string"}))
     assert empty["y"].type == types.utf8()
@@ -123,6 +171,15 @@ def test_chunks_have_one_type():
         ipc.ChunkedArray([[1], ipc.Array.from_pylist(["a"])])
     with pytest.raises(ipc.UsageError, match="without chunks a type is needed"):
         ipc.ChunkedArray([])
+    for nothing in (pa.chunked_array([], pa.int8()), ipc.ChunkedArray([], "int8")):
+        assert ipc.chunked_array(nothing).type == types.int8()
+        assert ipc.chunked_array(nothing, "int8").num_chunks == 0
+
+    class Exported:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return pa.chunked_array([], pa.int8()).__arrow_c_stream__(requested_schema)
+
+    assert ipc.chunked_array(Exported()) == ipc.ChunkedArray([], "int8")
     assert ipc.ChunkedArray([], "int8") == ipc.ChunkedArray([[]], pa.int8())
     assert ipc.ChunkedArray([[1], [2]], "int8").chunk(-1).to_pylist() == [2]
     with pytest.raises(IndexError, match="chunk 2 is out of range: there are 2"):

@@ -33,8 +33,8 @@ UPWARD_TABLE = {
     "values.from_python values.pickling values.to_numpy",
     "columns.column": "columns.array columns.record_batch columns.take values.casts values.dictionary_encode "
     "values.from_python values.libraries values.repr values.to_pandas",
-    "columns.record_batch": "cdata.export cdata.import_array columns.take distinct.unifier filters.row_filters values.from_python "
-    "values.pickling values.repr write.batch_writer",
+    "columns.record_batch": "cdata.export cdata.import_array columns.take distinct.unifier filters.row_filters "
+    "values.from_python values.pickling values.repr write.batch_writer",
     "columns.tabular": "columns.array columns.record_batch tensors.dense values.from_python values.libraries "
     "values.to_numpy values.to_pandas",
     # Types and schemas: the PyCapsule method, comparison with those of others, text, serialize(), empty_table().

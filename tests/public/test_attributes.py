@@ -109,6 +109,33 @@ def test_columns_of_numbers_are_a_tensor():
         ipc.table({"x": ["a"]}).to_tensor()
 
 
+NUMBERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+NUMBERS += [pa.float32(), pa.float64()]
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("first", NUMBERS, ids=str)
+def test_tensors_of_all_pairs_of_types_are_those_of_pyarrow(first, nulls):
+    for second in NUMBERS:
+        kinds = [np.dtype(kind.to_pandas_dtype()) for kind in (first, second)]
+        mixed = {kind.kind for kind in kinds} == {"i", "u"} and np.uint64 in kinds and not nulls
+        rows = []
+        for kind in kinds:
+            limits = np.iinfo(kind) if kind.kind in "iu" else np.finfo(kind)
+            most = 2**63 - 1 if mixed and kind == np.uint64 else limits.max
+            rows.append(pa.array([None if nulls else limits.min, most, 1], pa.from_numpy_dtype(kind)))
+        theirs = pa.record_batch(rows, ["a", "b"])
+        expected = theirs.to_tensor(null_to_nan=nulls)
+        for ours in (ipc.record_batch(theirs), ipc.table(theirs)):
+            found = ours.to_tensor(null_to_nan=nulls)
+            assert found.to_numpy().dtype == expected.to_numpy().dtype, second
+            np.testing.assert_array_equal(found.to_numpy(), expected.to_numpy())
+        if mixed:  # pyarrow wraps around
+            theirs = pa.record_batch([[2**63] if kind == np.uint64 else [-1] for kind in kinds], schema=theirs.schema)
+            with pytest.raises(ipc.UsageError, match=r"column \d: a value is more than int64 holds"):
+                ipc.record_batch(theirs).to_tensor()
+
+
 def test_a_column_is_added_to_each_batch():
     theirs = pa.concat_tables([pa.table({"x": [1, 2]})] * 2)
     ours, column = ipc.table(theirs), pa.chunked_array([[4, 5, None], [6]])

@@ -4,6 +4,7 @@ import datetime as dt
 import gc
 import math
 import struct
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ SAME = [
     *((np.dtype(f"M8[{unit}]"), t.timestamp(unit, zone)) for unit in ("s", "ms", "us", "ns")
       for zone in (None, "Europe/Berlin")),
     *((np.dtype(f"m8[{unit}]"), t.duration(unit)) for unit in ("s", "ms", "us", "ns")),
-    (np.dtype("M8[ms]"), t.date64()), (np.dtype("i4"), t.date32()), (np.dtype("i4"), t.time32("ms")),
+    (np.dtype("i8"), t.date64()), (np.dtype("i4"), t.date32()), (np.dtype("i4"), t.time32("ms")),
     (np.dtype("i8"), t.time64("ns")), (np.dtype("i8"), t.timestamp("s")),
     (np.dtype("i4"), t.interval_year_month()), (np.dtype("V3"), t.binary(3)),
 ]  # fmt: skip
@@ -196,3 +197,36 @@ def test_arrays_are_cast_only_without_loss():
         with pytest.raises(UsageError, match=words):
             build_array(values, kind)
     assert build_array(np.array([], "f8").astype("f4"), t.float64()).to_pylist() == []
+
+
+HOURS = dt.datetime(2020, 1, 1, 5)
+#: Parts of a day, as people have them.
+PARTS: list[Any] = [
+    [HOURS],
+    [None, dt.date(2020, 1, 1), HOURS],
+    [np.datetime64(HOURS)],
+    [np.datetime64("2020-01-01T00:00:00.001")],
+    np.array([HOURS], "M8[ms]"),
+    np.array(["NaT", "2020-01-01T05"], "M8[h]"),
+    np.ma.MaskedArray(np.array([HOURS, HOURS], "M8[s]"), [True, False]),
+]
+
+
+@pytest.mark.parametrize("kind", [t.date32(), t.date64()], ids=str)
+@pytest.mark.parametrize("values", PARTS, ids=range(len(PARTS)))
+def test_dates_are_whole_days(values: Any, kind: t.DataType) -> None:
+    """Schema.fbs: those of milliseconds are evenly divisible by 86400000."""
+    for of in (kind, t.dictionary("int8", kind), t.list_(kind))[: 3 if isinstance(values, list) else 2]:
+        with pytest.raises(UsageError, match=r"whole days|part of a day|finer|without loss"):
+            build_array([values] if of == t.list_(kind) else values, of)
+
+
+def test_days_come_in_many_forms() -> None:
+    day = dt.date(2020, 1, 1)
+    midnight = dt.datetime(2020, 1, 1)
+    times = [np.array([midnight], f"M8[{unit}]") for unit in ("D", "h", "s", "ms")]
+    for values in ([day], [midnight], [np.datetime64(day)], [np.datetime64(midnight)], *times):
+        made = seen_by_pyarrow(build_array(values, t.date64()))
+        made.validate(full=True)
+        assert made.to_pylist() == [day]
+    assert address(build_array(times[-1], t.date64()).buffers()[1]) == times[-1].__array_interface__["data"][0]

@@ -608,7 +608,7 @@ WRONG = [
     (t.string(), ["a", "\ud800"], "row 1: expected text that UTF-8 can hold"),
     (t.binary(), ["a"], "row 0: expected bytes, found str 'a'"),
     (t.binary(3), [b"abc", b"ab"], r"row 1: expected exactly 3 bytes, found bytes b'ab'"),
-    (t.date32(), [dt.datetime(2024, 1, 1, 1)], "finer than the unit"),
+    (t.date32(), [dt.datetime(2024, 1, 1, 1)], "dates are whole days"),
     (t.date32(), ["2024-01-01"], "expected a date or an int of days since 1970-01-01"),
     (t.time32("s"), [dt.time(0, 0, 0, 1)], "finer than the unit"),
     (t.time64("us"), [dt.time(0, tzinfo=UTC)], "have no timezone"),

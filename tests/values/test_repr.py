@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from helpers.arrays import pyarrow_bytes, read_array
+from helpers.arrays import CASES, pyarrow_bytes, read_array
 from hypothesis import given
 
 import arrowipc
@@ -167,6 +167,15 @@ def test_values(array: Any, expected: list[str]) -> None:
     if "..." not in expected[0]:
         lists = read_array(pa.ListArray.from_arrays(pa.array([0, 0, len(array)], pa.int32()), array))
         assert [value_text(lists, i, 200) for i in (0, 1)] == ["[]", f"[{', '.join(expected)}]"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_columns_in_chunks_and_tables_show_values_of_every_type(name: str) -> None:
+    batch = arrowipc.record_batch({"x": CASES[name]})
+    column = arrowipc.Table.from_batches([batch.slice(0, 2), batch.slice(2)])["x"]
+    assert repr(column) == repr(batch["x"])
+    for shown in (repr(column), repr(batch), repr(arrowipc.table(batch)), arrowipc.table(batch)._repr_html_()):
+        assert "Error" not in shown
 
 
 def test_long_values_are_cut() -> None:

@@ -3,6 +3,7 @@
 import datetime as dt
 import itertools
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -303,6 +304,27 @@ def test_notes_about_rows_and_columns_that_are_gone_are_left_out() -> None:
     assert indexed[1:].to_pandas().index.tolist() == [0]
     assert ipc.Table.from_pandas(NOTED["named"]).drop("k").to_pandas().index.tolist() == [0, 1]
     assert ipc.Table.from_pandas(PLAIN).rename({"a": "b"}).to_pandas().columns.tolist() == ["b", "k", "t"]
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda table: table.slice(0, 0),
+        lambda table: table[9:],
+        lambda table: table.head(0),
+        lambda table: table.tail(0),
+        lambda table: table.filter([False] * 3),
+        lambda table: table.take([]),
+        lambda table: table[["x"]][5:7],
+    ],
+)
+def test_no_rows_keep_their_categories(cut: Callable[[ipc.Table], ipc.Table]) -> None:
+    frame = pd.DataFrame({"x": pd.Categorical(["a", "b", "a"], ["b", "a", "c"], ordered=True)})
+    table = ipc.table(pa.table(frame))
+    table = ipc.Table.from_batches([*table.slice(0, 1).to_batches(), *table.slice(1).to_batches()])
+    assert len(cut(table)) == 0
+    assert cut(table).to_pandas().x.dtype == frame.x.dtype
+    assert table["x"][5:].to_pandas().dtype == frame.x.dtype
 
 
 def test_frames_are_the_callers_own() -> None:
