@@ -18,12 +18,12 @@ Examples
 # What `importlib.machinery` offers, without the packages that it loads.
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import EXTENSION_SUFFIXES, ExtensionFileLoader
-from sys import is_finalizing, meta_path, modules
+from atexit import register
+from sys import is_finalizing, meta_path, modules, stdlib_module_names
 
 # Not typing.TYPE_CHECKING: importing typing takes longer than the rest of `import arrowipc`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
 __version__ = "0.1.0"
@@ -62,28 +62,32 @@ meta_path.insert(0, _CompiledFinder)
 
 
 class _Registered:
-    """Keeps the modules that were imported importable while the interpreter ends.
+    """Keeps the modules that methods import importable while the interpreter ends.
 
     Methods import what they need when they are called, also from ``__del__``. The interpreter forgets all modules
-    before it removes the last objects. It forgets this object, too: then the modules are registered again.
+    before it removes the last objects. It forgets this object, too: then what was imported is registered again.
     """
 
-    package = modules[__name__]
+    names = frozenset(("arrowipc", "numpy", "pandas", "polars", "pyarrow", "scipy"))
+    modules: "Any" = ()
 
     def __del__(self) -> None:
         if is_finalizing():
-            modules.update([(module.__name__, module) for module in self.found_in(self.package)])
+            modules.update(self.modules)
 
     @classmethod
-    def found_in(cls, package: "Any") -> "Iterator[Any]":
-        """A package, and all modules in it that were imported."""
-        yield package
-        for name, value in vars(package).copy().items():
-            if type(value) is type(package) and value.__name__ == f"{package.__name__}.{name}":
-                yield from cls.found_in(value)
+    def note(cls) -> None:
+        """Note what was imported, as the last of what is done at exit."""
+        known = cls.names | stdlib_module_names
+        cls.modules = {
+            name: module
+            for name, module in modules.items()
+            if name.partition(".")[0] in known and type(module) is not cls
+        }
 
 
 modules["arrowipc._registered"] = _Registered()  # type: ignore[assignment]
+register(_Registered.note)
 
 # The modules that hold public names, and these.
 _PUBLIC = """

@@ -781,6 +781,8 @@ cdef class DecodedPayloads:
     @property
     def schema(self):
         """Schema of the columns that come from payloads: with it, calls that go on make equal batches."""
+        if self.batch is None:
+            raise UsageError("decode_payloads makes these objects")
         schema = self.batch.schema
         if not self.indexed:
             return schema
