@@ -6,7 +6,7 @@ import os
 from _thread import RLock
 
 from arrowipc._core import Source
-from arrowipc.arguments import Initialized, check_integer, columns_of, integer_of, items_of
+from arrowipc.arguments import Initialized, check_integer, columns_of, integer_of, is_filled, items_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
@@ -276,7 +276,7 @@ class RecordBatchStreamReader(BatchReader):
         return apart(self.decoder, self._file, lambda: call(self._indexed()))
 
     def _indexed(self) -> IndexedStreamReader:
-        if not hasattr(self, "_index"):
+        if not is_filled(self, "_index"):
             from arrowipc.stream_readers import IndexedStreamReader
 
             if self._source is self._file and (start := position_of(self._file) - self.decoder.bytes_fed):
@@ -291,7 +291,7 @@ class RecordBatchStreamReader(BatchReader):
             self._closed = True
             self.decoder.release()
             self._source = None
-            if hasattr(self, "_index"):
+            if is_filled(self, "_index"):
                 self._index.close()
             if self._file is not None and self._owned:
                 self._file.close()

@@ -917,7 +917,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     if schema is not None:
         plan = python_plan(schema if isinstance(schema, Schema) or hasattr(schema, "serialize")
                            else schema_from(schema), &decoder.limits)
-        decoder.given = plan if bare else None
+        decoder.given = plan if bare is True or check_flag("bare", bare) else None
         decoder.settled = True
         decoder.set_output(plan)
     decoder.decode_all(cells_from(column, start))
