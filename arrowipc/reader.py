@@ -92,7 +92,7 @@ class BatchReader(Closing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another reader of the same path or URL, with the same options, at its beginning."""
-        if not hasattr(self, "_opened"):
+        if not is_filled(self, "_opened"):
             raise TypeError(f"cannot pickle a {type(self).__name__} that was not opened from a path or URL")
         from functools import partial
 
