@@ -9,7 +9,7 @@ import net.jpountz.lz4.LZ4FrameOutputStream
 import org.apache.arrow.flatbuf.{KeyValue, Message, MessageHeader, MetadataVersion}
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator, RootAllocator}
 import org.apache.arrow.vector.{FieldVector, VarCharVector, VectorSchemaRoot, VectorUnloader}
-import org.apache.arrow.vector.complex.{ListVector, StructVector}
+import org.apache.arrow.vector.complex.{ListVector, MapVector, StructVector}
 import org.apache.arrow.vector.compression._
 import org.apache.arrow.vector.ipc.WriteChannel
 import org.apache.arrow.vector.ipc.message.{ArrowBlock, ArrowFooter, ArrowRecordBatch, MessageSerializer}
@@ -63,7 +63,7 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
 
   private def flush(): Unit = if (rows > 0) {
     batch.finish()
-    root.getFieldVectors.forEach(checkTexts(_, "", identity))
+    root.getFieldVectors.forEach(each => checkTexts(each, each.getName, identity))
     out.write(root, allocator)
     batch.reset()
     before += rows
@@ -72,22 +72,21 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
   }
 
   /** Spark lets texts be any bytes, Arrow only UTF-8; `rowOf` says in which row of the batch a value is. */
-  private def checkTexts(vector: FieldVector, above: String, rowOf: Int => Int): Unit = {
-    val column = above + vector.getName
-    vector match {
-      case texts: VarCharVector => firstInvalid(texts).foreach { at =>
-        if (options.invalidText == "error") throw new ArrowIpcException.Usage(
-          s"$path: column '$column' holds a text in row ${before + rowOf(at)} that is not UTF-8, as Arrow's texts are: " +
-            texts.get(at).take(32).map("%02X".format(_)).mkString +
-            "; set the option invalid_text=replace, or invalid_text=binary, which keeps the bytes of all texts")
-        replace(texts)
-      }
-      case struct: StructVector => struct.getChildrenFromFields.forEach(checkTexts(_, s"$column.", rowOf))
-      case lists: ListVector =>
-        checkTexts(lists.getDataVector, s"$column.", at =>
-          rowOf((0 until lists.getValueCount).indexWhere(at < lists.getElementEndIndex(_))))
-      case _ =>
+  private def checkTexts(vector: FieldVector, column: String, rowOf: Int => Int): Unit = vector match {
+    case texts: VarCharVector => firstInvalid(texts).foreach { at =>
+      if (options.invalidText == "error") throw new ArrowIpcException.Usage(
+        s"$path: column '$column' holds a text in row ${before + rowOf(at)} that is not UTF-8, as Arrow's texts are: " +
+          texts.get(at).take(32).map("%02X".format(_)).mkString +
+          "; set the option invalid_text=replace, or invalid_text=binary, which keeps the bytes of all texts")
+      replace(texts)
     }
+    case struct: StructVector =>
+      struct.getChildrenFromFields.forEach(each => checkTexts(each, s"$column.${each.getName}", rowOf))
+    case lists: ListVector =>
+      val part = if (lists.isInstanceOf[MapVector]) "entries" else "element"
+      checkTexts(lists.getDataVector, s"$column.$part", at =>
+        rowOf((0 until lists.getValueCount).indexWhere(at < lists.getElementEndIndex(_))))
+    case _ =>
   }
 
   private def firstInvalid(texts: VarCharVector): Option[Int] = {
