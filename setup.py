@@ -15,10 +15,12 @@ Environment switches, each with its own directory of objects so that builds neve
 import gc
 import hashlib
 import os
+import re
 import shlex
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -269,6 +271,16 @@ class BuildPython(build_py):
         return [*super().get_outputs(include_bytecode), *map(str, self.spark_sources().values())]
 
 
+def readme() -> str:
+    """Return README.md as a package index shows it: its links, which lead to files of the repository, are absolute."""
+    source = tomllib.loads(Path("pyproject.toml").read_text())["project"]["urls"]["Source"]
+
+    def absolute(link: re.Match[str]) -> str:
+        return f"{link[1]}({source}/{'raw' if link[1][0] == '!' else 'blob'}/main/{link[2]})"
+
+    return re.sub(r"(!?\[[^\]]*\])\((?!\w+:|#)([^)\s]+)\)", absolute, Path("README.md").read_text())
+
+
 # Compressed names would save a fiftieth of the library, and each module's import would unpack its own.
 MACROS = [("CYTHON_COMPRESS_STRINGS", "0")]
 if TRACE:
@@ -276,6 +288,8 @@ if TRACE:
 COMPILE_ARGS, LINK_ARGS = compiler_flags()
 
 setup(
+    long_description=readme(),
+    long_description_content_type="text/markdown",
     ext_modules=[Extension(LIBRARY, [], extra_link_args=LINK_ARGS)],
     cmdclass={"build_ext": BuildExtensions, "build_py": BuildPython},
     options={"build": {"build_base": str(BUILD_BASE)}},

@@ -14,10 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 GOALS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("goals.toml").read_text())
 FRONT: list[str] = GOALS.pop("front")  # type: ignore[assignment]
 CHART = FRONT[:5]
-#: Where README's part begins and ends, and where its picture lies for pages outside of the repository.
+#: Where README's part begins and ends, and its picture.
 BEGIN, END = "<!-- speed:begin -->", "<!-- speed:end -->"
 PICTURE = "benchmarks/charts/reading.svg"
-ADDRESS = f"https://raw.githubusercontent.com/arrowipc/arrowipc/main/{PICTURE}"
 #: What numbers among the parameters of a test count.
 COUNTED = {"bytes_": "byte", "body": "byte", "piece": "byte", "rows": "row", "threads": "thread", "words": "word"}
 COUNTED |= {
@@ -155,7 +154,7 @@ def front(runs: list[dict[str, Any]]) -> str:
     rows = {row.words: row for row in questions(runs) if row.words in FRONT}
     said = f"Measured with pyarrow {runs[0]['machine_info']['versions']['pyarrow']} on {where(runs[0])}.\n"
     table = grid(HEADER, (rows[words].cells() for words in FRONT if words in rows))
-    return "\n".join([BEGIN, *table, "", said, f"![time per unit, by library]({ADDRESS})", END])
+    return "\n".join([BEGIN, *table, "", said, f"![time per unit, by library]({PICTURE})", END])
 
 
 def chart(runs: list[dict[str, Any]]) -> str:

@@ -35,7 +35,7 @@ def test_readme_shows_rows_of_the_results_and_a_picture() -> None:
     assert tuple(names) == report.HEADER
     assert len(rows) == len(report.FRONT)
     assert all(row in results for row in rows)
-    assert report.ADDRESS in part
+    assert f"({report.PICTURE})" in part
     assert (ROOT / report.PICTURE).read_text().startswith("<svg")
 
 

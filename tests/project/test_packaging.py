@@ -174,8 +174,24 @@ def test_the_source_archive_holds_what_git_tracks(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (archive,) = (tmp_path / "made").iterdir()
     with tarfile.open(archive) as opened:
-        files = {member.name.partition("/")[2] for member in opened if member.isfile()}
+        files = {member.name.partition("/")[2]: member for member in opened if member.isfile()}
+        described = opened.extractfile(files["PKG-INFO"]).read().decode()  # type: ignore[union-attr]
     assert {name for name in files if not GENERATED.fullmatch(name)} == names
+    check_links(described)
+
+
+def check_links(described: str) -> None:
+    """An index shows README alone: its links are absolute, lead to files that exist, and pictures to their bytes."""
+    assert "Description-Content-Type: text/markdown" in described
+    source = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", described.partition("\n\n")[2])
+    ours = [(mark, each.removeprefix(source)) for mark, each in links if each.startswith(source)]
+    assert len(ours) > 10
+    assert all(each.startswith("https://") for _, each in links)
+    for mark, each in ours:
+        kind, path = re.fullmatch(r"/(blob|raw)/main/([^#]+)(?:#.*)?", each).groups()  # type: ignore[union-attr]
+        assert (ROOT / path).exists(), each
+        assert (kind == "raw") == bool(mark), each
 
 
 @pytest.mark.parametrize(
