@@ -163,14 +163,14 @@ def torn(path: Path) -> None:
 
 
 def test_foreign_and_torn_files(folder, caplog):
-    (folder / "README.md").write_text("# What these files are\n" * 10)
-    with pytest.raises(FormatError, match=r"README\.md"):
+    (folder / "README.arrow").write_text("# What these files are\n" * 10)
+    with pytest.raises(FormatError, match=r"README\.arrow"):
         ipc.open_dataset(folder)
     dataset = ipc.open_dataset(folder, on_error="skip")
     assert dataset.count_rows() == 100
-    assert list(dataset.skipped) == [str(folder / "README.md")]
+    assert list(dataset.skipped) == [str(folder / "README.arrow")]
     assert "left out" in caplog.text
-    (folder / "README.md").unlink()
+    (folder / "README.arrow").unlink()
     torn(folder / "a.arrow")
     torn(folder / "b.arrows")
     with pytest.raises(FormatError, match=r"a\.arrow"):

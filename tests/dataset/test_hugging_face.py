@@ -56,3 +56,18 @@ def test_a_saved_dict_of_splits(tmp_path, made):
 def test_a_file_of_a_cache(tmp_path, made):
     cached = made.map(lambda row: {"twice": row["id"] * 2}, cache_file_name=str(tmp_path / "cache-1.arrow"))
     same(ipc.RowDataset(tmp_path / "cache-1.arrow"), cached)
+
+
+def test_folders_of_save_to_disk_are_read_as_they_are(made, tmp_path):
+    made.save_to_disk(tmp_path / "one", num_shards=3)
+    datasets.DatasetDict({"train": made, "test": made}).save_to_disk(tmp_path / "two")
+    for folder, times in (("one", 1), ("two/train", 1), ("two", 2)):
+        assert ipc.open_dataset(tmp_path / folder).count_rows() == ROWS * times
+        assert len(ipc.RowDataset(tmp_path / folder)) == ROWS * times
+    for path in (tmp_path / "one").glob("*.arrow"):
+        path.rename(path.with_suffix(""))
+    for opener in (ipc.open_dataset, ipc.RowDataset):
+        with pytest.raises(ipc.FormatError, match=r'dataset_info\.json.*folder/data-\*.*on_error="skip"'):
+            opener(tmp_path / "one")
+    assert ipc.open_dataset(tmp_path / "one" / "data-*").count_rows() == ROWS
+    assert ipc.open_dataset(tmp_path / "one", on_error="skip").count_rows() == ROWS

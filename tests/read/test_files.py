@@ -185,3 +185,33 @@ def test_a_directory_that_cannot_be_read_is_an_error() -> None:
             if user == 0:
                 os.seteuid(user)
             os.chmod(Path(folder, "locked"), 0o700)
+
+
+@pytest.mark.parametrize("scheme", ["", "memory://"])
+def test_files_named_as_arrow_data_come_first(scheme, tmp_path):
+    """Of a folder, at any depth; what a pattern matches or a path names counts always."""
+    fsspec = pytest.importorskip("fsspec")
+    root = f"{scheme}/first" if scheme else str(tmp_path)
+    system = fsspec.filesystem("memory" if scheme else "file")
+    names = [
+        "x/data-0.arrow",
+        "y/b.ARROWS",
+        "c.feather",
+        "y/d.ipc",
+        "state.json",
+        "x/e",
+        "_SUCCESS",
+        "y/.data.arrow.crc",
+    ]
+    for name in [*names, "none/e", "none/f.json"]:
+        system.makedirs(f"{root}/{os.path.dirname(name)}", exist_ok=True)
+        system.pipe_file(f"{root}/{name}", b"")
+
+    def found(path: str, **options: Any) -> list[str]:
+        return [file.path[len(root) + 1 :] for file in find_files([f"{root}{path}"], **options)]
+
+    assert found("", arrow_first=True) == ["c.feather", "x/data-0.arrow", "y/b.ARROWS", "y/d.ipc"]
+    assert found("/none", arrow_first=True) == ["none/e", "none/f.json"]
+    assert found("/x/*", arrow_first=True) == ["x/data-0.arrow", "x/e"]
+    assert found("/state.json", arrow_first=True) == ["state.json"]
+    assert "state.json" in found("")
