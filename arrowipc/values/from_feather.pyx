@@ -177,7 +177,8 @@ def batch_of(data, limits):
     file.check(fb_i32(&file.root, CTable_version, 0, &file.version), "CTable.version")
     file.check(fb_vector(&file.root, CTable_columns, 4, &columns), "CTable.columns")
     if columns.count > stated // COLUMN_SIZE:
-        raise LimitError(f"the file has {columns.count} columns, more than {stated} bytes of metadata can honestly hold")
+        raise LimitError(f"the file has {columns.count} columns, more than {stated} bytes of metadata can honestly "
+                         "hold")
     fields, nodes, buffers, dictionaries = [], [], [], []
     for i in range(columns.count):
         name = ""
