@@ -448,7 +448,7 @@ cdef int limits_data(object limits, LimitsData* out) except -1:
     out.read_ahead = limits.read_ahead
     out.overlap_bytes = limits.overlap_bytes
     out.payload_slack = limits.payload_slack
-    out.frame_sizes = limits.frame_sizes
+    out.repairs = limits.repairs
     return 0
 
 
@@ -490,6 +490,9 @@ cdef dict WORDS = {
     FAULT_NODE_COUNT: (FormatError, "the batch has {found} FieldNodes, the schema asks for {expected}"),
     FAULT_BUFFER_COUNT: (FormatError, "the batch has {found} Buffers, the schema asks for {expected}"),
     FAULT_VARIADIC_COUNT: (FormatError, "variadicBufferCounts: {what} is {found}{expectation}"),
+    FAULT_VARIADIC_MORE: (FormatError, "variadicBufferCounts: the number of entries is {found}, expected {expected}. "
+                                       "arrow-go before January 2026 also wrote those of the batches before: "
+                                       "arrowipc.recover() reads them"),
     FAULT_NODE: (FormatError, "{column}FieldNode.length is {found}: expected 0 or more"),
     FAULT_NULL_COUNT: (FormatError, "{column}null_count is {found}: expected 0..{expected}"),
     FAULT_COLUMN_LENGTH: (FormatError, "{column}has {found} rows, the batch has {expected}"),
@@ -821,18 +824,23 @@ cdef int check_counts(const PlanData* plan, const BatchHeader* header, int versi
                       const LimitsData* limits, Fault* fault) noexcept nogil:
     """Whether the vectors are as long as the schema asks for; fills `prefix`: variadic buffers before each view."""
     cdef int64_t i, count, expected = plan.source_buffers
+    cdef const uint8_t* variadic = header.variadic.data
     if header.length < 0:
         return fail_count(fault, FAULT_ROWS, -1, header.length)
     if header.length > limits.rows_per_batch:
         return fail_count(fault, FAULT_ROWS_LIMIT, -1, header.length, limits.rows_per_batch)
     if header.nodes.count != plan.source_nodes:
         return fail_count(fault, FAULT_NODE_COUNT, -1, header.nodes.count, plan.source_nodes)
-    if header.variadic.count != plan.source_views:
+    if header.variadic.count > plan.source_views > 0:
+        if not limits.repairs:
+            return fail_count(fault, FAULT_VARIADIC_MORE, -1, header.variadic.count, plan.source_views)
+        variadic += 8 * (header.variadic.count - plan.source_views)   # the last ones are those of this batch
+    elif header.variadic.count != plan.source_views:
         return fail_in(fault, FAULT_VARIADIC_COUNT, "the number of entries", header.variadic.count, plan.source_views)
     if prefix != NULL:
         prefix[0] = 0
-        for i in range(header.variadic.count):
-            count = load_i64(header.variadic.data + 8 * i)
+        for i in range(plan.source_views):
+            count = load_i64(variadic + 8 * i)
             if count < 0 or count > header.buffers.count - prefix[i]:
                 return fail_in(fault, FAULT_VARIADIC_COUNT, "an entry", count)
             prefix[i + 1] = prefix[i] + count

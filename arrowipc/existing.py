@@ -118,7 +118,7 @@ class ExistingFile(Closing):
         count = decoder.num_dictionaries if batches else 0
         dictionaries = [decoder.block(i, dictionary=True) for i in range(count)]
         first = min([offset for offset, _, _ in batches + dictionaries], default=decoder.messages_end)
-        beginning = bytearray(first)
+        beginning = bytearray(first + 8)  # the last byte of an old Schema message is that of the next one
         read_at(self._file, 0, memoryview(beginning))
         at, start, message = find_schema(Source(beginning), first)
         # Without batches, only the end-of-stream marker may stand between.

@@ -85,7 +85,7 @@ class Limits(Immutable):
         "overlap_bytes",
         "dataset_columns",
     )
-    frame_sizes = False
+    repairs = False
 
     def __new__(
         cls,
@@ -130,9 +130,13 @@ class Limits(Immutable):
 
 
 class RecoveryLimits(Limits):
-    """The limits of `recover`: if the length before a ZSTD buffer is 0, the size in its frame is used."""
+    """The limits of `recover`, which understands the mistakes of known writers.
 
-    frame_sizes = True
+    If the length before a ZSTD buffer is 0, the size in its frame is used. If there are more variadicBufferCounts than
+    view columns, the last ones are used.
+    """
+
+    repairs = True
 
     def __new__(cls, limits: Limits | None) -> Self:
         return filled(cls, *instance_of("limits", limits or Limits(), Limits)._parameters().values())

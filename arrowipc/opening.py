@@ -242,7 +242,10 @@ def read_message(source: Any, *, limits: Limits | None = None) -> Message:
     with MessageReader(source, limits=limits) as reader:
         for message in reader:
             return message
-    raise TruncatedError("no message: the input is empty or begins with an end-of-stream marker")
+        found = "this is an end-of-stream marker" if reader._framer.end_marker else "the input is empty"
+        if reader._framer.closed:
+            found = "this one only closes a stream with checksums, and has no rows"
+    raise TruncatedError(f"no message: {found}")
 
 
 def read_record_batch(

@@ -158,8 +158,9 @@ class DecodeOptions(Options):
         Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
     verify : bool or None, default False
         Compare every message that is read with its checksum: a changed bit, and a message that is missing or in another
-        place, is a FormatError, and so is a source without checksums. None: verify where there are some. Bodies are
-        read whole then, also where `columns` leaves some out; what is read of the metadata alone is not verified.
+        place, is a FormatError, and so is a source without checksums. None: the same, but a source whose Schema message
+        has no checksum is read without. Bodies are read whole then, also where `columns` leaves some out; what is read
+        of the metadata alone is not verified.
     """
 
     columns: Columns = None

@@ -103,8 +103,8 @@ class AsyncStreamReader(AsyncReader):
     """
 
     def __init__(self, source: Any, options: DecodeOptions) -> None:
-        self._decoder = StreamDecoder(**options.decoding())
-        self._framer = Framer(options.limits)
+        self._decoder = StreamDecoder(**{**options.decoding(), "verify": False})
+        self._framer = Framer(options.limits, options.verify)  # which knows the numbers of messages, and their end
         self._incoming = Incoming(source, self._framer)
         self._job: asyncio.Future[Any] | None = None
         self._reading = False

@@ -56,7 +56,7 @@ ADVICE = (
     ),
     (
         "FormatError",
-        "`arrowipc check {path}` lists all errors, `arrowipc recover` saves the intact batches.",
+        "`arrowipc check {path}` lists all errors, and says what `arrowipc recover` saves.",
     ),
 )
 

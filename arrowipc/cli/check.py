@@ -10,6 +10,7 @@ import click
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.foreign import FORMATS, format_of
+from arrowipc.cli.recover import searched
 from arrowipc.cli.sources import about, again, for_shell
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
 from arrowipc.errors import ArrowIpcError, UnsupportedError, showable
@@ -37,7 +38,8 @@ def check(file: str, strict: bool, as_json: bool) -> None:
 
     JSON: {"verdict": "good" | "questionable" | "bad", "format", "levels": {"structure", "full", "strict"},
     "batches", "rows", "bytes", "bad_batches", "bad_rows", "bad_bytes", "damage": [{"reason", "offset",
-    "length", "message", "column", "rows"}], "remarks": [{"code", "words", "offset", "times"}]}.
+    "length", "message", "column", "rows"}], "remarks": [{"code", "words", "offset", "times"}], "recover": null or
+    {"resync", "batches", "rows"}: what `arrowipc recover` saves, with --resync or without}.
     """
     with about(file):
         data = again(file)
@@ -69,7 +71,15 @@ def checked(data: Any) -> dict[str, Any]:
         "bad_bytes": full.bad_bytes,
         "damage": [each._asdict() for each in shown.damage],
         "remarks": [each._asdict() for each in full.remarks],
+        "recover": None if full.ok else _recoverable(data),
     }
+
+
+def _recoverable(data: Any) -> dict[str, Any] | None:
+    """What `arrowipc recover` saves, with --resync if that is more; None: nothing."""
+    found = [(report.num_rows, not resync, report) for resync in (False, True) if (report := searched(data, resync))]
+    rows, plain, report = max(found, default=(0, True, None), key=lambda each: each[:2])
+    return {"resync": not plain, "batches": report.num_batches, "rows": rows} if report and rows else None
 
 
 def _opens(data: Any) -> bool:
@@ -128,7 +138,9 @@ def _place(damage: dict[str, Any]) -> str:
 
 def _say_verdict(report: dict[str, Any]) -> None:
     if report["verdict"] == "bad":
-        hope = "; `arrowipc recover` saves the valid batches" if report["rows"] else ""
+        saved = report["recover"]
+        flag = " --resync" if saved and saved["resync"] else ""
+        hope = f"; `arrowipc recover{flag}` saves {counted(saved['rows'], 'row')}" if saved else ""
         say_line(f"bad: this {report['format'] or 'source'} is not safe to read{hope}", fg="red", bold=True)
     elif report["verdict"] == "questionable":
         say_line("questionable: safe to read, but not valid by the specification", fg="yellow", bold=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -9,8 +10,9 @@ import click
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.outputs import checked_output, codec_option, output_options
-from arrowipc.cli.sources import about, sink, source
-from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_line, say_note
+from arrowipc.cli.sources import about, again, sink, source
+from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line, say_note
+from arrowipc.errors import ArrowIpcError, FormatError
 
 SHOWN = 20
 
@@ -35,19 +37,42 @@ def recover(
     choice: Any = None if output is None else checked_output(output, kind, force, [file], ("file", "stream"))
     target = None if output is None else sink(output)
     with about(file), Progress("recovering") as progress:
-        data: Any = source(file)
-        if target is None:
-            reader = ipc.recover(data, resync=resync)
-            with reader:
-                for batch in reader:
-                    progress.advance(batch.nbytes)
-                report = reader.report
-        else:
-            codec: Any = None if compression == "none" else compression
-            report = ipc.recover(data, into=target, resync=resync, format=choice, compression=codec)
+        data: Any = source(file) if resync else again(file)
+        try:
+            if target is None:
+                with ipc.recover(data, resync=resync) as reader:
+                    for batch in reader:
+                        progress.advance(batch.nbytes)
+                    report = reader.report
+            else:
+                codec: Any = None if compression == "none" else compression
+                report = ipc.recover(data, into=target, resync=resync, format=choice, compression=codec)
+        except FormatError as error:
+            advice = "" if resync else _advice(data, 0)
+            error.args = (f"{error}{advice and '; '}{advice}",)
+            raise
+        advice = "" if resync or report.complete else _advice(data, report.num_rows)
     _say(report, output, as_json)
+    if advice:
+        say_note(advice)
     if not report.num_rows and not report.complete:
         raise click.exceptions.Exit(1)
+
+
+def searched(data: Any, resync: bool = True) -> ipc.Recovery | None:
+    """What `recover` would keep; None: nothing."""
+    with suppress(ArrowIpcError), ipc.recover(data, resync=resync) as reader:
+        for _ in reader:
+            pass
+        return reader.report
+    return None
+
+
+def _advice(data: Any, rows: int) -> str:
+    """Name the option with which more rows than these are saved, if they are."""
+    report = searched(data)
+    more = 0 if report is None else report.num_rows - rows
+    return f"--resync saves {counted(more, 'more row' if rows else 'row')}" if more > 0 else ""
 
 
 def _say(report: ipc.Recovery, output: str | None, as_json: bool) -> None:

@@ -22,6 +22,7 @@ cdef enum FaultCode:
     FAULT_NODE_COUNT         # FieldNode vector has another length than the schema asks for
     FAULT_BUFFER_COUNT       # ... Buffer vector
     FAULT_VARIADIC_COUNT     # ... variadicBufferCounts vector, or an entry out of range
+    FAULT_VARIADIC_MORE      # ... variadicBufferCounts vector: it is longer
     FAULT_NODE               # FieldNode.length negative
     FAULT_NULL_COUNT         # null_count outside 0..length
     FAULT_COLUMN_LENGTH      # a top-level column is not as long as the batch

@@ -197,7 +197,7 @@ cdef struct LimitsData:
     int64_t read_ahead
     int64_t overlap_bytes
     int64_t payload_slack
-    bint frame_sizes        # a ZSTD frame says its size where the length before it is 0, see `RecoveryLimits`
+    bint repairs            # mistakes of known writers are understood, see `RecoveryLimits`
 
 cdef enum Level:
     LEVEL_NONE = 0          # structure

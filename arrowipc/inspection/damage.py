@@ -70,7 +70,8 @@ class Recovery(NamedTuple):
     offset : int or None
         Where it begins: the first byte of the source that is not kept, or of the damaged message.
     skipped : tuple of Damage
-        Damaged regions that were skipped, in order; of more than 1,000, the last one covers all the rest.
+        Damaged regions that were skipped, in order; of more than 1,000, the last one covers all the rest. Also, with
+        no bytes, a mistake of a known writer that was understood.
     """
 
     format: Literal["file", "stream"]
@@ -92,7 +93,7 @@ class Recovery(NamedTuple):
     def __str__(self) -> str:
         kept = counted({"batch": self.num_batches, "row": self.num_rows, "byte": self.num_bytes})
         if self.error is None:
-            return f"kept {kept}; nothing is lost"
+            return f"kept {kept}; nothing is lost{''.join([f': {each.reason}' for each in self.skipped])}"
         lost = counted({"batch": self.lost_batches, "row": self.lost_rows, "byte": self.lost_bytes})
         where = "" if self.offset is None else f" from byte {self.offset:,} on"
         if len(self.skipped) > 1:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, overload
 from arrowipc._core import Source
 from arrowipc.arguments import check_flag
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.errors import FormatError, TruncatedError, UsageError
+from arrowipc.errors import FormatError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
 from arrowipc.inspection.message_layout import CODECS
-from arrowipc.inspection.resync import Outline, Search, name_column, take_dictionaries
+from arrowipc.inspection.resync import Outline, Search, count_views, name_column, name_writer, take_dictionaries
 from arrowipc.limits import RecoveryLimits
-from arrowipc.metadata.checksums import UNCLOSED
 from arrowipc.options import ReadOptions, read_options, with_keywords
+from arrowipc.read.decoders import schema_of
 from arrowipc.read.file_decoder import MAGIC
-from arrowipc.read.framing import Framer, Message, survey
+from arrowipc.read.framing import Framer, Message, checksum_of, survey
 from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader, RecordBatchFileReader
@@ -230,7 +230,7 @@ def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlock
     if buffer[:6] == MAGIC:
         try:
             reader = RecordBatchFileReader(buffer, **options)
-            outline, right = _outline(reader, buffer)
+            outline, right = footer_outline(reader, buffer)
             if right:
                 reader.load_dictionaries()
                 return ByBlocks(reader)
@@ -239,7 +239,7 @@ def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlock
     return Search(buffer, options, outline, damage)
 
 
-def _outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None, bool]:
+def footer_outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None, bool]:
     """What a footer says, None if of another file; and whether its blocks are where it says, most of them."""
     count = reader.num_record_batches
     batches, dictionaries = blocks_of(reader, False), blocks_of(reader, True)
@@ -369,6 +369,7 @@ class ByBlocks(_Kept):
         self.metadata: KeyValueMetadata = reader.metadata
         if reader.decoder.damage is not None:
             self.ledger.fail(reader.decoder.damage, 0)
+        self._views = count_views(reader.decoder.stored_schema.fields)
         numbers = range(reader.num_record_batches)
         reader.expect(numbers)
         self._numbers = iter(numbers)
@@ -377,12 +378,13 @@ class ByBlocks(_Kept):
         reader, decoder = self._reader, self._reader.decoder
         for i in self._numbers:
             try:
-                _, head, body = decoder.block(i)
+                start, head, body = decoder.block(i)
                 message, columns = decoder.stored(i, *reader.batch_bytes(i))
                 batch = columns if isinstance(columns, RecordBatch) else decoder.decode(message)
             except FormatError as error:
                 self._lose(i, error)
                 continue
+            name_writer(self.ledger, self._views, start, message)
             self.ledger.keep(batch.num_rows, head + body)
             yield message, batch
 
@@ -423,7 +425,7 @@ class _InOrder(_Kept):
             source = Source(buffer)
             # Only with what follows the Schema message is clear where that ends.
             start, stop, found = find_schema(source, self._size, limits)
-            if found is not None and len(found.metadata) == stop - start:
+            if found is not None and (start % 8 or len(found.metadata) == stop - start):
                 start, bare_schema = stop, found
             self._skipped = start
         self._framer.feed(buffer[self._skipped :], True)
@@ -438,8 +440,9 @@ class _InOrder(_Kept):
         assert schema is not None
         self.schema: Schema = schema
         self._keep()
+        self._views = count_views(schema_of(message, limits).fields)
         self._ahead: set[int] = set()
-        if source is not None:
+        if source is not None and checksum_of(message) is None:
             self._ahead = take_dictionaries(self._decoder, source, self.ledger.num_bytes, limits)
 
     def _keep(self) -> None:
@@ -454,13 +457,17 @@ class _InOrder(_Kept):
                 if message is not None and self.ledger.num_bytes not in self._ahead:
                     event = self._decoder.decode_next(message)
             except FormatError as error:
-                self._lose(error, None)
-                return
+                if self.ledger.format == "stream" or not self._framer.at_end:
+                    self._lose(error, None)
+                    return
+                message = event = None  # a file has no message that closes it
+            start = self.ledger.num_bytes
             self._keep()
             if message is None:
                 self._end(self._framer.end_marker)
                 return
             if isinstance(event, BatchRead):
+                name_writer(self.ledger, self._views, start, message)
                 self.ledger.keep(event.batch.num_rows)
                 yield message, event.batch
 
@@ -471,8 +478,6 @@ class _InOrder(_Kept):
                 self._lose(
                     FormatError(f"an end-of-stream marker followed by {left:,} bytes: damage, not the end"), None
                 )
-            elif self._framer.has_sums and not self._framer.closed:
-                self._lose(TruncatedError(UNCLOSED), None)
             return
         if self._damage is not None:
             # The marker says that no batch is missing; zeros in place of lost data look like one.

@@ -8,14 +8,19 @@ stream found there that has another schema is passed over up to its end.
 Dictionaries that came before a gap are forgotten, unless the gap is one RecordBatch message of the right
 structure, or a footer says that it holds no dictionary: a delta or a replacement may be lost with it, and
 indices into the old values would be wrong values. Batches that need one are refused until it was sent again.
+
+Checksums have the numbers of messages, and these count before a message is decoded. A message that was read before is
+passed over. Any other is decoded with the dictionaries of the messages in front of its number, if all of these were
+read; else without any, as behind a gap.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arrowipc import types
 from arrowipc._core import Source
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
@@ -25,7 +30,7 @@ from arrowipc.limits import Limits
 from arrowipc.metadata.checksums import UNCLOSED
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.file_decoder import MAGIC
-from arrowipc.read.framing import Framer, changed_in_body, checksum_of, message_of, survey
+from arrowipc.read.framing import Framer, changed_in_body, checksum_of, message_of, outline, survey
 from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.read.stream_decoder import StreamDecoder
 
@@ -34,14 +39,24 @@ if TYPE_CHECKING:
     from arrowipc.inspection.damage import Recovery
     from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
+    from arrowipc.types import Field
 
 #: The end-of-stream marker: a continuation marker and no length.
 END = b"\xff\xff\xff\xff\0\0\0\0"
 _MAGIC, _NOT_ZERO = re.compile(re.escape(MAGIC)), re.compile(b"[^\\0]")
+#: What is told of a file with this mistake; nothing of it is lost.
+ARROW_GO = (
+    "variadicBufferCounts has the entries of earlier batches too, as arrow-go before January 2026 wrote them: the last "
+    "ones were used"
+)
 #: How often each byte may be read for a message that then fails, and how many bytes more. Beyond that, messages
 #: that overlap and fail are passed over as a whole: the work grows with the number of bytes, not its square.
 PATIENCE = 8
 PATIENCE_MORE = 64 << 20
+#: Places in a stream, besides the current one, where its messages may continue; each may keep dictionaries.
+MOST_PLACES = 4
+#: Messages in a row that may have been read in front of their place.
+MOST_AHEAD = 1000
 
 
 class Outline(NamedTuple):
@@ -79,6 +94,32 @@ def take_dictionaries(decoder: StreamDecoder, source: Source, at: int, limits: L
             del ahead[start]
             decoder.go_on(False)
     return set(ahead)
+
+
+def find_footer(view: memoryview, start: int, magic: int) -> int | None:
+    """Where the footer ends that begins at `start`, up to padding, with its magic at `magic`; None: there is none."""
+    length = int.from_bytes(view[magic - 4 : magic], "little")
+    padding = magic - 4 - length - start
+    return magic + len(MAGIC) if 0 <= padding < 64 and not any(view[start : start + padding]) else None
+
+
+def find_magic(view: memoryview, start: int) -> int:
+    """Where the magic of files stands next, from byte `start` on; the size where it stands nowhere."""
+    found = _MAGIC.search(view, start)
+    return len(view) if found is None else found.start()
+
+
+def count_views(fields: Iterable[Field]) -> int:
+    """Count the columns, also nested ones, that have an entry in variadicBufferCounts."""
+    kinds = [each.type for each in fields if not isinstance(each.type, types.Dictionary)]
+    return sum([isinstance(kind, (types.BinaryView, types.Utf8View)) + count_views(kind.children) for kind in kinds])
+
+
+def name_writer(ledger: Ledger, views: int, start: int, message: Message) -> None:
+    """Tell once that a batch, which was read, has a mistake by which its writer is known."""
+    found = outline(message) if views else None
+    if found is not None and len(found[6]) > views and all(each.reason != ARROW_GO for each in ledger.skipped):
+        ledger.skipped.append(Damage(ARROW_GO, start, 0, rows=0))
 
 
 def name_column(error: FormatError | UnsupportedError, message: Message, schema: Schema) -> None:
@@ -133,10 +174,17 @@ class Search:
         self._pending: tuple[Message, RecordBatch] | None = None
         self.metadata: Any = ()
         self._summed = False  # the Schema message has a checksum, so that all have
-        self._next: int | None = None  # the number that the next message has by its checksum; None: not known
+        self._next = 0  # the number that the next message has by its checksum
+        self._first: Message | None = None  # the Schema message
+        # Where else the stream may continue: the number of the message, what decodes it, and its `_forgot`.
+        self._places: list[tuple[int, StreamDecoder, int | None]] = []
+        self._seen: dict[int, int] = {}  # number -> CRC, of messages that were decoded
+        self._batches: set[int] = set()  # numbers of RecordBatch messages whose checksums are right
         self._unclosed = False  # a message with a checksum came last, and did not close its stream
         #: Where the first two streams of our schema begin.
         self.starts: list[int] = []
+        #: What was kept and lost up to the first end marker, where readers of streams stop.
+        self.end: Recovery | None = None
         self.schema: Schema = self._find_schema()
 
     def _find_schema(self) -> Schema:
@@ -147,6 +195,7 @@ class Search:
             message = self._outline.schema.serialize()
             self._decoder.decode_next(message_of(message))
             self._stored_schema = self._outline.schema
+            self._views = count_views(self._stored_schema.fields)
         else:
             if self._ledger.format == "file":
                 start, stop, found = find_schema(self._source, self._size, self._limits)
@@ -196,7 +245,8 @@ class Search:
     def close(self) -> None:
         """Let go of the source."""
         self._at = self._size
-        self._gap = self._pending = self._decoder = None
+        self._gap = self._pending = self._decoder = self._first = None
+        self._forget_places()
         self._source, self._view = Source(b""), memoryview(b"")
 
     # -- going through the source --
@@ -243,11 +293,14 @@ class Search:
         self._reach(self._at, True)
         self._at = self._at + marker if footer is None else footer
         self._whole = footer is not None or self._ledger.format == "stream"
+        self.end = self.end or self.report
         return True
 
     def _pass_zeros(self) -> bool:
         """Pass zeros, which are the old end-of-stream marker where nothing follows, and else lost data."""
-        end = self._place_of(_NOT_ZERO, self._at)
+        self.end = self.end or self.report
+        found = _NOT_ZERO.search(self._view, self._at)
+        end = self._size if found is None else found.start()
         if end - self._at in (4, 8) and end == self._size:
             self._reach(self._at, True)
         else:
@@ -262,18 +315,8 @@ class Search:
     def _footer_end(self, start: int) -> int | None:
         """Where the footer ends that begins at `start`, up to padding; None when there is none."""
         if self._magic < start + 4:
-            self._magic = self._place_of(_MAGIC, start + 4)
-        if self._magic == self._size:
-            return None
-        length = int.from_bytes(self._bytes(self._magic - 4, 4), "little")
-        padding = self._magic - 4 - length - start
-        right = 0 <= padding < 64 and not any(self._bytes(start, padding))
-        return self._magic + len(MAGIC) if right else None
-
-    def _place_of(self, what: re.Pattern[bytes], start: int) -> int:
-        """Where something stands next; the size of the source when nowhere."""
-        found = what.search(self._view, start)
-        return self._size if found is None else found.start()
+            self._magic = find_magic(self._view, start + 4)
+        return None if self._magic == self._size else find_footer(self._view, start, self._magic)
 
     def _bytes(self, start: int, length: int) -> bytes:
         """Some bytes, fewer at the end."""
@@ -288,14 +331,13 @@ class Search:
         if message.kind == "Schema":
             self._begin(start, end, message)
             return
-        if start in self._ahead:
+        if start in self._ahead or not self._goes_to_its_place(start, end, message):
             self._reach(start, False)
             self._at = end
             return
         try:
             if self._decoder is None:
                 raise FormatError(f"a {message.kind} message before any schema")
-            self._distrust(start)
             event = self._decoder.decode_next(message)
             follows = self._follows(start, end, message)
         except (FormatError, UnsupportedError) as error:
@@ -303,21 +345,72 @@ class Search:
             return
         self._reach(start, False)
         if follows < end:
-            claim = FormatError(f"its body claims {end - follows:,} bytes of the next message")
-            self._ledger.skip(Damage(str(claim), start, 0, self._number, rows=0), claim, 0)
+            self._note(f"its body claims {end - follows:,} bytes of the next message", start, start, 0)
         self._at = follows
-        if not self._count(start, message) and isinstance(event, BatchRead):
+        if not self._count(message) and isinstance(event, BatchRead):
+            name_writer(self._ledger, self._views, start, message)
             self._ledger.keep(event.batch.num_rows)
             self._pending = message, event.batch
 
-    def _count(self, start: int, message: Message) -> bool:
-        """Compare the number of a message with that of the one before it; returns whether it only closes a stream."""
-        number, closes = checksum_of(message) or (None, False)
-        if self._summed and number is not None and self._next not in (None, number):
-            words = f"message {self._next:,} comes here by the checksums, found message {number:,}: some are missing"
-            error = FormatError(f"{words}, repeated or in another place")
-            self._ledger.skip(Damage(str(error), start, 0, self._number), error, None)
-        self._next = None if number is None else number + 1
+    def _goes_to_its_place(self, start: int, end: int, message: Message) -> bool:
+        """Choose the decoder that knows the dictionaries in front of a message; False: the message was read before."""
+        number, _, crc = (self._summed and checksum_of(message)) or (None, False, 0)
+        if number is None or ((number != self._next or number in self._seen) and not checksum_of(message, True)):
+            self._distrust(start)
+            return True
+        if self._seen.get(number) == crc and (number != self._next or message.kind == "RecordBatch"):
+            # A dictionary that comes again in its place may be new to this decoder.
+            self._reach(start, False)
+            self._note(f"message {number:,} by its checksum, which was read before, is passed over", start, end, 0)
+            self._next += number == self._next
+            return False
+        if self._seen.get(number, crc) != crc:
+            self._forget_places()  # it is of another stream
+            self._next = -1
+        if not self._leads(self._next, number):
+            self._change_place(start, number)
+        self._next = number
+        return True
+
+    def _leads(self, next: int, number: int) -> bool:
+        """Whether only batches that were read stand between two numbers."""
+        return next <= number <= next + MOST_AHEAD and all(each in self._batches for each in range(next, number))
+
+    def _change_place(self, start: int, number: int) -> None:
+        """Continue where a message of another number than the next one belongs."""
+        if self._gap is None:
+            words = f"message {number:,} by its checksum comes too early or too late: some are missing"
+            self._note(f"{words}, repeated or in another place", start, start, None)
+        assert self._decoder is not None
+        assert self._first is not None
+        here = self._next, self._decoder, self._forgot
+        there = next((each for each in self._places if self._leads(each[0], number)), None)
+        if there is not None:
+            self._places.remove(there)
+        elif self._gap is not None and not self._may_hold_dictionary(self._gap.start, start):
+            there = here
+        else:
+            there = number, StreamDecoder(**self._options), start if self._gap is None else self._gap.start
+            there[1].decode_next(self._first)
+        self._places = [*self._places, here][-MOST_PLACES:]
+        _, self._decoder, self._forgot = there
+
+    def _forget_places(self) -> None:
+        self._places, self._seen, self._batches = [], {}, set()
+
+    def _note(self, reason: str, start: int, end: int, lost: int | None) -> None:
+        """Tell about bytes that are passed over, if any, with these lost rows and batches."""
+        error = FormatError(reason)
+        self._ledger.skip(Damage(reason, start, end - start, self._number, rows=lost), error, lost)
+
+    def _count(self, message: Message) -> bool:
+        """Expect the next number after a message that was decoded; returns whether it only closes a stream."""
+        number, closes, crc = checksum_of(message) or (None, False, 0)
+        if self._summed and number is not None:
+            self._seen[number] = crc
+            self._next = number + 1
+            if message.kind == "RecordBatch":
+                self._batches.add(number)
         self._unclosed = self._summed and not closes
         return closes
 
@@ -358,13 +451,15 @@ class Search:
             return
         if self._decoder is None:
             self.metadata = message.custom_metadata
-        self._summed, self._next = checksum_of(message) is not None, None
-        self._count(start, message)
+        self._summed, self._first = checksum_of(message) is not None, message
+        self._forget_places()
+        self._count(message)
         self._stored_schema = schema_of(message, self._limits)
+        self._views = count_views(self._stored_schema.fields)
         self.starts = [*self.starts, start][:2]
         self._reach(start, False)
         self._decoder, self._forgot = decoder, None
-        if self._ledger.format == "file":
+        if self._ledger.format == "file" and not self._summed:  # writers of checksums write dictionaries first
             self._ahead = take_dictionaries(decoder, self._source, end, self._limits)
         self._at = end
 
@@ -377,8 +472,7 @@ class Search:
             end = found[1]
         if self._bytes(end, 8) == END:
             end += 8
-        error = FormatError("a stream of another schema")
-        self._ledger.skip(Damage(str(error), start, end - start, self._number), error, None)
+        self._note("a stream of another schema", start, end, None)
         self._at = end
 
     def _refuse(self, start: int, end: int, message: Message, error: FormatError | UnsupportedError) -> None:
@@ -402,7 +496,10 @@ class Search:
             self._seek(end if self._credit < 0 else start + 1)
             return
         self._reach(start, False)
-        self._next = None if self._next is None else self._next + 1
+        number, _, _ = checksum_of(message, True) or (None, False, 0)
+        if message.kind == "RecordBatch" and number is not None:
+            self._batches.add(number)
+        self._next += 1
         if fits:
             name_column(error, message, self._stored_schema)
         rows = found[0] if fits and found is not None else None
@@ -451,7 +548,6 @@ class Search:
         gap, self._gap = self._gap, None
         if gap is None or end <= gap.start:
             return
-        self._next = None
         at_end = gap.behind_end and end == self._size
         if at_end and self._ledger.format == "file" and self._damage is not None:
             gap = gap._replace(error=self._damage)  # what is left of a footer

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.arguments import check_choice, printable, with_field_docs
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
-from arrowipc.inspection.recover import ByBlocks, blocks_of
-from arrowipc.inspection.resync import END, Search
+from arrowipc.inspection.recover import ByBlocks, blocks_of, footer_outline
+from arrowipc.inspection.resync import END, Search, find_footer, find_magic
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.file_decoder import MAGIC
 from arrowipc.read.message_index import find_message, find_schema
@@ -20,10 +21,15 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.inspection.resync import Outline
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
 
     Options = dict[str, Any]
+
+
+#: Zeros that may stand behind a message.
+PADDING = 64
 
 
 class Remark(NamedTuple):
@@ -57,12 +63,13 @@ class Validation(NamedTuple):
     bad_batches, bad_rows, bad_bytes : int or None
         None where nothing says how many they are.
     damage : tuple of Damage
-        In the order in which it was found. If there is more than 1,000, the last one covers all the rest.
+        In the order in which it was found. If there is more than 1,000, the last one covers all the rest. What follows
+        the end marker of a stream is damage, and its batches are bad ones: no reader of streams reads them.
     remarks : tuple of Remark
         Without damage: what its format advises against, and not all readers treat alike. They are no Schema
         message, or one without framing, at the beginning, and a footer that lists batches in another order, twice, or
-        not all of them; and of streams, too, values outside the ranges of their types. At "strict" such a footer, and
-        such values, are damage.
+        not all of them; an end marker with an older footer in front of the last one; and of streams, too, values outside
+        the ranges of their types. At "strict" a footer that lists other batches, and such values, are damage.
 
     Examples
     --------
@@ -159,17 +166,13 @@ def _check_file(buffer: Any, options: Options, remarks: list[Remark]) -> Ledger:
     except (FormatError, UnsupportedError) as error:
         return _found(buffer, options, "file", error, remarks)
     ledger = blocks.ledger
-    decoder, source = reader.decoder, reader.source
-    if decoder.damage is not None:
-        _note(ledger, decoder.damage, 0)
-    for number in range(decoder.num_dictionaries):
-        place: tuple[int | None, int | None] = None, None
-        try:
-            offset, head, body = decoder.block(number, dictionary=True)
-            place = offset, head + body
-            decoder.load_dictionary(number, source, offset)
-        except (FormatError, UnsupportedError) as error:
-            _note(ledger, error, *place, message=number)
+    if reader.decoder.damage is not None:
+        _note(ledger, reader.decoder.damage, 0)
+    try:
+        reader.load_dictionaries()
+    except (FormatError, UnsupportedError) as error:
+        # Without it, deltas behind it have other numbers: as in `recover`, the messages are searched.
+        return _found(buffer, options, "file", error, remarks, footer_outline(reader, buffer)[0])
     ranges = _Ranges()
     while True:
         try:
@@ -179,7 +182,7 @@ def _check_file(buffer: Any, options: Options, remarks: list[Remark]) -> Ledger:
         except UnsupportedError as error:
             _note(ledger, error, batches=1)
     remarks += ranges.remarks()
-    _compare(reader, ledger, options["limits"], remarks)
+    _compare(reader, memoryview(buffer).cast("B"), ledger, options["limits"], remarks)
     return ledger
 
 
@@ -218,7 +221,9 @@ def _note(
     ledger.skip(Damage(str(plain), offset, length, message, error.column, rows), plain, batches)
 
 
-def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> None:
+def _compare(
+    reader: RecordBatchFileReader, view: memoryview, ledger: Ledger, limits: Limits | None, remarks: list[Remark]
+) -> None:
     """Go through the messages from the beginning, and compare them with the footer's blocks."""
     source, end = reader.source, reader.decoder.messages_end
     assert source is not None
@@ -232,11 +237,21 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
             elif offset < last and kind == "RecordBatch":
                 before.append(offset)
             listed[offset], last = (kind, stop), offset
+    places, older = [*sorted(listed), end], []
     at = _compare_schema(reader, ledger, limits, remarks)
     while at < end:
         found = find_message(source, at, there=True, limits=limits)
         if found is None and at not in listed:
-            break
+            stop = places[bisect(places, at)]
+            behind = _pass_old_end(view[:stop], at)
+            if behind is None:
+                is_file = view[at : at + len(MAGIC)] == MAGIC
+                what = "the beginning of another file" if is_file else "no message, end marker or footer"
+                _note(ledger, FormatError(f"the footer does not list these bytes: they are {what}"), at, stop - at)
+            elif view[behind - len(MAGIC) : behind] == MAGIC:
+                older.append(at)
+            at = stop if behind is None else behind
+            continue
         # Where the footer lists a message and there is none, its damage was told.
         start, (kind, at) = at, listed[at] if found is None else (found[2].kind, found[1])
         if start not in listed and kind == "RecordBatch":
@@ -245,13 +260,12 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
             _note(ledger, FormatError(f"a {kind} message that the footer does not list"), start, at - start)
     if at > end:
         _note(ledger, FormatError("a message reaches into the footer"), end, at - end)
-    rest = source.bytes(at, max(0, min(72, end - at))).removeprefix(END).lstrip(b"\0")
-    if rest or end - at > 72:
-        words = FormatError("neither a message nor the end of the messages: the footer lists nothing here")
-        _note(ledger, words, at, end - at)
-    elif listed:
-        words = FormatError(f"the footer lists {len(listed):,} messages where none begins")
-        _note(ledger, words, min(listed))
+    if listed:
+        error = FormatError(f"the footer lists {len(listed):,} messages where none begins")
+        _note(ledger, error, min(listed))
+    if older:
+        words = "an end marker and an older footer stand here, which no reader of files looks at"
+        remarks.append(Remark("older-footer", words, older[0], len(older)))
     for code, why, places in (
         ("footer-repeats", "the footer lists this message twice", twice),
         ("footer-order", "the footer lists this batch behind one that follows it in the file", before),
@@ -259,6 +273,18 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
     ):
         if places:
             remarks.append(Remark(code, f"{why}: readers of files and of streams disagree", places[0], len(places)))
+
+
+def _pass_old_end(view: memoryview, at: int) -> int | None:
+    """Where an end marker, an older footer or padding ends that begins at byte `at`; None: something else does."""
+    start = at + len(END) if view[at : at + len(END)] == END else at
+    magic = find_magic(view, start)
+    footer = None if magic == len(view) else find_footer(view, start, magic)
+    if footer is not None:
+        return footer
+    head = bytes(view[start : start + PADDING + 1])
+    zeros = len(head) - len(head.lstrip(b"\0"))
+    return start + zeros if zeros <= PADDING and start + zeros > at else None
 
 
 def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> int:
@@ -310,13 +336,14 @@ def _found(
     format: Literal["file", "stream"],
     damage: ArrowIpcError | None,
     remarks: list[Remark],
+    outline: Outline | None = None,
 ) -> Ledger:
     """Everything that a search finds; what is wrong with the beginning or the footer is told first."""
     ledger = Ledger(format)
     if damage is not None:
         _note(ledger, damage)
     try:
-        search = Search(buffer, options)
+        search = Search(buffer, options, outline)
     except (FormatError, UnsupportedError) as error:
         if damage is None:
             _note(ledger, error)
@@ -332,9 +359,15 @@ def _found(
         ledger.lose(None, None, None)
     remarks += ranges.remarks()
     report = search.report
-    ledger.num_batches, ledger.num_rows, ledger.num_bytes = report.num_batches, report.num_rows, report.num_bytes
+    read = search.end if search.end is not None and report.format == "stream" else report
+    ledger.num_batches, ledger.num_rows, ledger.num_bytes = read.num_batches, read.num_rows, read.num_bytes
     ledger.lose(report.lost_batches, report.lost_rows, report.lost_bytes)
     ledger.skipped += report.skipped
+    behind = report.num_batches - read.num_batches
+    if behind:
+        words = f"{counted({'batch': behind})} behind the end of the stream, where readers stop"
+        rows, size = report.num_rows - read.num_rows, report.num_bytes - read.num_bytes
+        _note(ledger, FormatError(words), read.num_bytes + (read.lost_bytes or 0), size, batches=behind, rows=rows)
     if len(search.starts) > 1:
         second = FormatError("another stream begins here: readers stop at the end of the first")
         _note(ledger, second, search.starts[1])

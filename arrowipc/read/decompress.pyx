@@ -118,7 +118,7 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, const CodecFunctio
     if job.claim == 0 and job.stored == 0:
         extent[0] = Extent(NULL, 0)
         return 0
-    if job.claim == 0 and limits.frame_sizes and c != NULL and c.stated_zstd != NULL:
+    if job.claim == 0 and limits.repairs and c != NULL and c.stated_zstd != NULL:
         stated = c.stated_zstd(job.frame, job.stored)
         job.claim = <int64_t> stated if stated <= INT64_MAX else 0
     if codec == CompressionType_LZ4_FRAME and job.claim // LZ4_EXPANSION > job.stored:

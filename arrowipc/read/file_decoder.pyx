@@ -27,7 +27,7 @@ from arrowipc.read.message_index cimport StreamIndex
 from arrowipc.read.stream_decoder cimport StreamDecoder
 
 from arrowipc.arguments import metadata_of
-from arrowipc.metadata.checksums import UNCLOSED
+from arrowipc.metadata.checksums import PAIR, UNCLOSED
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.read.message_index import find_message
 
@@ -185,8 +185,8 @@ cdef class BlockDecoder:
 
     @property
     def metadata(self):
-        """KeyValueMetadata: the footer's custom metadata."""
-        return metadata_of(self.footer.metadata)
+        """KeyValueMetadata: the footer's custom metadata, without its checksum."""
+        return metadata_of(tuple([pair for pair in self.footer.metadata if pair[0] != PAIR[0]]))
 
     @property
     def num_record_batches(self):

@@ -86,6 +86,7 @@ cdef class Framer:
     cdef int advance(self) except -1
     cdef int next_frame(self) except -1
     cdef bint passes(self, int64_t number) except -1
+    cdef bint is_unclosed(self) noexcept
     cdef int read_prefix(self) except -1
     cdef int poison(self, object error) except -1
     cdef int fail(self, str reason) except -1

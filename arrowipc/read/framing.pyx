@@ -15,7 +15,7 @@ from arrowipc._core cimport (
     Memory, Source, export_bytes, limits_data, open_batch, open_message, raise_fault, read_pairs, window,
 )
 from arrowipc.metadata.checksums cimport (
-    VERIFY_ALL, VERIFY_THERE, Checksum, changed_byte, check_sum, closes_stream, counts, find_checksum, message_crc,
+    SUM_DIGITS, VERIFY_ALL, VERIFY_THERE, Checksum, changed_byte, check_sum, closes_stream, counts, find_checksum, message_crc,
     read_hex, says, sign_alone, verify_of,
 )
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_parts, stored_size
@@ -60,7 +60,7 @@ cdef class Framer:
     """Cuts input into messages; feed it chunks of any size, or let it lend its memory to a read.
 
     Pieces that lie whole in one chunk are not copied: the message points into the chunk and keeps it alive. `verify`
-    is as for readers; with None, who asks looks at `closed` at the end.
+    is as for readers.
     """
 
     def __cinit__(self):
@@ -207,6 +207,8 @@ cdef class Framer:
             if self._unread() == 0 and self.state != STATE_END and (self.state != STATE_PREFIX
                                                                     or self.partial is not None):
                 self._truncated()
+            if self._unread() == 0 and self.is_unclosed():
+                raise TruncatedError(UNCLOSED)
         except TruncatedError as error:
             self.poison(error)
             raise
@@ -385,9 +387,14 @@ cdef class Framer:
         while (found == FRAME_MESSAGE and (self.verify or fb_field(&self.envelope.root, Message_custom_metadata, 4))
                and self.passes(self.num_messages - 1)):
             found = FRAME_MESSAGE if self.cut() else self.next_frame()
-        if found == FRAME_END and self.verify == VERIFY_ALL and self.num_messages and not self.closed:
+        if found == FRAME_END and self.is_unclosed():
             raise TruncatedError(UNCLOSED)
         return found
+
+    cdef bint is_unclosed(self) noexcept:
+        """Whether checksums are verified, and the message that closes the stream has not come."""
+        return (self.num_messages and not self.closed
+                and (self.verify == VERIFY_ALL or self.verify == VERIFY_THERE and self.has_sums))
 
     cdef bint passes(self, int64_t number) except -1:
         """Compare the message at hand with its checksum, if that is wanted; returns whether it only closes the stream.
@@ -874,11 +881,22 @@ cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* lim
     return checksum.closes
 
 
-def checksum_of(Message message not None):
-    """The number in the checksum of a message, unverified, and whether it only closes a stream; None: it has none."""
+def checksum_of(Message message not None, bint verified=False):
+    """The checksum of a message: its number, whether it only closes a stream, and its CRC. None: it has no checksum.
+
+    `verified`: also None if the CRC is not that of the message.
+    """
     cdef Checksum checksum
     find_checksum(&message.envelope.root, Message_custom_metadata, &checksum)
-    return None if checksum.text == NULL else (read_hex(checksum.text), closes_stream(&message.envelope, &checksum))
+    if checksum.text == NULL:
+        return None
+    if verified:
+        message.join()
+        if not says(&checksum, message_crc(&checksum, message.metadata_bytes, message.metadata_size,
+                                           message.body_bytes, message.envelope.body_length)):
+            return None
+    return (read_hex(checksum.text), closes_stream(&message.envelope, &checksum),
+            read_hex(checksum.text + SUM_DIGITS))
 
 
 def changed_in_body(Message message not None):

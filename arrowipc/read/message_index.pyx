@@ -254,8 +254,9 @@ def find_message(Source source not None, int64_t start, *, bint schemas=False, b
 def find_schema(Source source not None, int64_t end, limits=None):
     """Find the Schema message at the beginning of a file whose footer begins at `end`, in any form that writers use.
 
-    Returns (start, stop, message): the Rust writer puts zeros in front of it, polars leaves its framing out, and the
-    JavaScript writer writes none (None; the messages begin at `start`).
+    Returns (start, stop, message): the Rust writer puts zeros in front of it, Arrow C++ before 0.11 one zero, which
+    moved its last byte into the next message, polars leaves its framing out, and the JavaScript writer writes none
+    (None; the messages begin at `start`).
     """
     cdef int64_t start = 8, stop
     cdef LimitsData bounds
@@ -267,6 +268,10 @@ def find_schema(Source source not None, int64_t end, limits=None):
     found = find_message(source, start, there=True, limits=limits)
     if found is not None:
         return found if found[2].kind == "Schema" else (start, start, None)
+    if start < end and source.data[start] == 0:
+        found = find_message(source, start + 1, there=True, limits=limits)
+        if found is not None and found[2].kind == "Schema" and found[1] % 8 == 1:
+            return start + 1, found[1] - 1, message_of(bytes(found[2].metadata)[:-1] + b"\0", limits=limits)
     limits_data(limits, &bounds)
     with nogil:
         stop = search(source.data, end, start, False, &bounds, &cut, &envelope, True)

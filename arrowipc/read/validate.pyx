@@ -926,11 +926,11 @@ cdef inline bint below(const uint8_t* value, int limbs, const uint32_t* bound) n
 cdef str place_of(Plan plan, const BatchHeader* header, int version, int64_t ordinal):
     """Whose Buffer number `ordinal` of a message is, for messages."""
     cdef const FieldPlan* field
-    cdef int64_t first
+    cdef int64_t first, skipped = max(header.variadic.count - plan.d.source_views, <int64_t> 0)   # see `check_counts`
     cdef int32_t i
     prefix = [0]
-    for i in range(header.variadic.count):
-        prefix.append(prefix[i] + load_i64(header.variadic.data + 8 * i))
+    for i in range(header.variadic.count - skipped):
+        prefix.append(prefix[i] + load_i64(header.variadic.data + 8 * (skipped + i)))
     for i in range(plan.d.n_fields):
         field = &plan.d.fields[i]
         first = field.source_buffer + <int64_t> prefix[field.views_before]

@@ -93,7 +93,7 @@ cdef class Encoder:
                              int64_t n_buffers) noexcept nogil
     cdef int64_t put_plain(self, uint8_t* base, int64_t at, const ColumnsData* d) noexcept nogil
     # For a message that was read: whether it is one that we would write; the same with a new prefix.
-    cdef bint agrees(self, Message message) except -1
+    cdef bint agrees(self, Message message, int64_t views) except -1
     cdef int wrap(self, Message message, int64_t position) except -1
     cdef int reserve(self, int64_t head, int32_t parts) except -1
     cdef int64_t put_pairs(self, int64_t at, tuple pairs) except -1

@@ -464,8 +464,8 @@ cdef class Encoder:
         put32(self.head + self.metadata_at - 4, size + pad)
         self.head_size = end + pad
 
-    cdef bint agrees(self, Message message) except -1:
-        """Whether a RecordBatch message has our version, codec and alignment, so that its body needs no change."""
+    cdef bint agrees(self, Message message, int64_t views) except -1:
+        """Whether a RecordBatch message of `views` view columns is as we write it, apart from its custom metadata."""
         cdef BatchHeader header
         cdef Fault fault
         cdef int64_t i, places = message.envelope.body_length
@@ -475,7 +475,8 @@ cdef class Encoder:
             return False    # Arrow 0.17 announced compression there
         if open_batch(&message.envelope.header, &header, &fault) < 0:
             raise_fault(&fault)
-        if header.codec != (self.compressor.codec if self.compressor is not None else -1):
+        if (header.codec != (self.compressor.codec if self.compressor is not None else -1)
+                or header.variadic.count != views):
             return False
         for i in range(header.buffers.count):
             places |= load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_offset)

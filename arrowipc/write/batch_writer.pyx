@@ -810,7 +810,7 @@ cdef class BatchWriter:
                 or (self.unify and self.dictionaries is not None)
                 or self.sink.keeps and checksum_of(message) is not None
                 or columns.d.length < self.coalesce_rows or not columns.plan.d.whole
-                or columns.plan.d.stored_big or not self.encoder.agrees(message)):
+                or columns.plan.d.stored_big or not self.encoder.agrees(message, columns.plan.d.source_views)):
             return False
         if self.pending:
             self.flush()

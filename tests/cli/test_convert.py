@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
 from helpers.arrays import stored
+from helpers.processes import rounds
 from helpers.terminal import COMMAND, environment, run, run_binary, shell
 
 import arrowipc as ipc
@@ -202,6 +204,45 @@ def test_recovered_rows_are_those_in_front_of_the_damage(data, tmp_path):
     assert ipc.open_stream(piped.stdout).read_all().num_rows == 30
     assert b"lost" in piped.stderr
     assert run("recover", data / "a.arrow", "--json").json["complete"]
+
+
+def torn(whole: bytes, dice: random.Random) -> bytes:
+    """Cut off, with bytes that were changed, zeroed, lost or added, or behind an end marker."""
+    at, size = dice.randrange(16, len(whole)), dice.choice([1, 8, 60, 300])
+    filling = dice.choice([b"", bytes(size), dice.randbytes(size), dice.randbytes(3), b"\xff" * 4 + bytes(4)])
+    return dice.choice([whole[:at], whole[:at] + filling + whole[at + size :], whole[:at] + filling + whole[at:]])
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", ["a.arrow", "growing.arrow", "plain.arrows"])
+def test_check_promises_what_recover_saves_and_both_name_the_option_that_saves_more(data, tmp_path, name):
+    dice = random.Random(21)
+    options = {"dictionary_deltas": True, "unify_dictionaries": True, "checksum": True}
+    parts = [
+        pa.table({"i": range(len(w)), "w": pa.array(list(w)).dictionary_encode()}) for w in ("ab", "abc", "cd", "e")
+    ]
+    with ipc.new_file(data / "growing.arrow", **options) as file, ipc.new_stream(data / "plain.arrows") as stream:
+        for part in parts:
+            file.write(part)
+            stream.write(part.select(["i"]))
+    whole, named = (data / name).read_bytes(), set()
+    for _ in range(rounds(40, 1500)):
+        path = tmp_path / "torn.arrow"
+        path.write_bytes(torn(whole, dice))
+        found = run("check", path, "--json").json
+        if found["verdict"] != "bad":
+            continue
+        plain, searched = (run("recover", path, "--json", *more) for more in ([], ["--resync"]))
+        rows = [each.json["rows"] if each.out else 0 for each in (plain, searched)]
+        promised = found["recover"] or {"resync": False, "rows": 0}
+        assert promised["rows"] == rows[promised["resync"]] == max(rows)
+        assert promised["resync"] == (rows[1] > rows[0])
+        assert ("--resync" in plain.err) == promised["resync"]
+        last = run("check", path).out.splitlines()[-1]
+        assert ("recover" in last, "--resync" in last) == (max(rows) > 0, promised["resync"]), last
+        assert found["rows"] <= max(rows)
+        named.add(promised["resync"])
+    assert True in named
 
 
 def test_a_served_file_can_be_fetched_until_the_server_is_stopped(data, tmp_path):

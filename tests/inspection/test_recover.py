@@ -234,6 +234,51 @@ def test_what_arrow_java_wrote_with_lengths_of_0_is_recovered(resync: bool, tmp_
         assert ipc.validate(into).ok
 
 
+LONG = [text * 20 for text in (b"a", b"b", b"c")]
+VIEWS = forge.schema(
+    forge.field("v", forge.UTF8_VIEW), forge.field("x", forge.INT32), forge.field("w", forge.UTF8_VIEW)
+)
+
+
+def views_of(counts: tuple[int, int], entries: list[int]) -> forge.Table:
+    """A row of each of LONG in two columns of views, whose buffers are so many, with these variadicBufferCounts."""
+    columns = []
+    for count in counts:
+        places = [(min(i, count - 1), 20 * max(i - count + 1, 0)) for i in range(3)]
+        spelled = b"".join([forge.view(text, *place) for text, place in zip(LONG, places, strict=True)])
+        columns.append([b"", spelled, *LONG[: count - 1], b"".join(LONG[count - 1 :])])
+    return forge.batch(3, [(3, 0)] * 3, [*columns[0], b"", forge.i32(1, 2, 3), *columns[1]], variadic=entries)
+
+
+#: Buffers of the two columns in each batch. The writer appends their numbers to those of the batches before.
+BUFFERS = [(1, 2), (2, 1), (3, 1)]
+MANY_COUNTS = [views_of(each, [n for pair in BUFFERS[: i + 1] for n in pair]) for i, each in enumerate(BUFFERS)]
+
+
+@pytest.mark.parametrize("resync", [False, True])
+@pytest.mark.parametrize("make", [forge.stream, forge.file])
+def test_counts_that_arrow_go_added_up_are_recovered_and_the_writer_is_named(make: Any, resync: bool) -> None:
+    data = make(VIEWS, *MANY_COUNTS)
+    right = make(VIEWS, *[views_of(each, [*each]) for each in BUFFERS])
+    rows = ipc.open(right).read_all().to_pydict()
+    assert rows["v"] == rows["w"] == [text.decode() for text in LONG] * 3
+    for columns in (None, ["w"]):
+        with recover(data, resync=resync, columns=columns) as reader:
+            assert reader.read_all().to_pydict() == {name: rows[name] for name in columns or rows}
+        assert (reader.report.lost_batches, reader.report.lost_rows, reader.report.lost_bytes) == (0, 0, 0)
+        assert "arrow-go" in str(reader.report)
+    for kind in ("file", "stream"):
+        recover(data, resync=resync, format=kind, into=(saved := bytearray()))
+        assert ipc.open(saved, validate="strict").read_all().to_pydict() == rows
+        assert pa.table(ipc.open(saved).read_all()).to_pydict() == rows
+    with recover(right, resync=resync) as reader:
+        assert len(list(reader)) == 3
+    assert reader.report.complete
+    with pytest.raises(ipc.FormatError, match=r"number of entries is 4, expected 2.*arrow-go.*recover\(\)"):
+        ipc.open(data).read_all()
+    assert "arrow-go" in str(ipc.validate(data))
+
+
 def test_lengths_of_0_are_refused_by_readers_in_words_that_help() -> None:
     with pytest.raises(ipc.FormatError, match=r"column 'x': buffer 1: .*Arrow Java.*recover"):
         ipc.open_stream(ZEROS).read_all()
