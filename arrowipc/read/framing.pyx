@@ -15,8 +15,8 @@ from arrowipc._core cimport (
     Memory, Source, export_bytes, limits_data, open_batch, open_message, raise_fault, read_pairs, window,
 )
 from arrowipc.metadata.checksums cimport (
-    SUM_DIGITS, VERIFY_ALL, VERIFY_THERE, Checksum, changed_byte, check_sum, closes_stream, counts, find_checksum, message_crc,
-    read_hex, says, sign_alone, verify_of,
+    SUM_DIGITS, VERIFY_ALL, VERIFY_THERE, Checksum, changed_byte, check_sum, closes_stream, counts, find_checksum,
+    message_crc, read_hex, says, sign_alone, verify_of,
 )
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_parts, stored_size
 from arrowipc.inline.fault cimport Fault
