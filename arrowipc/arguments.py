@@ -347,7 +347,7 @@ class _Unlisted(type):
     """Keeps `_Absent` out of what classes list: ``dir`` and ``help`` read ``__dict__``, the interpreter does not."""
 
     @property  # type: ignore[misc]
-    def __dict__(cls) -> dict[str, Any]:
+    def __dict__(cls) -> dict[str, Any]:  # type: ignore[override]
         own: Mapping[str, Any] = type.__dict__["__dict__"].__get__(cls)
         return {name: value for name, value in own.items() if type(value) is not _Absent}
 

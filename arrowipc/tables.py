@@ -238,7 +238,7 @@ class ChunkedArray(Column):
                 return False
             from arrowipc.cdata.import_array import elements_from
 
-            other = ChunkedArray(other if hasattr(other, "chunks") else [elements_from(other, len(self))])
+            other = ChunkedArray(other if hasattr(other, "chunks") else [elements_from(other, len(self))])  # type: ignore[arg-type]
         if self.type != other.type or len(self) != len(other):
             return False
         return equal_pieces(self.chunks, other.chunks, Array.equals, nan_equal)
