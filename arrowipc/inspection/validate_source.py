@@ -66,10 +66,10 @@ class Validation(NamedTuple):
         In the order in which it was found. If there is more than 1,000, the last one covers all the rest. What follows
         the end marker of a stream is damage, and its batches are bad ones: no reader of streams reads them.
     remarks : tuple of Remark
-        Without damage: what its format advises against, and not all readers treat alike. They are no Schema
-        message, or one without framing, at the beginning, and a footer that lists batches in another order, twice, or
-        not all of them; an end marker with an older footer in front of the last one; and of streams, too, values outside
-        the ranges of their types. At "strict" a footer that lists other batches, and such values, are damage.
+        Without damage: what the format advises against, and not all readers treat alike. In files: no Schema message
+        at the beginning, or one without framing; a footer that lists batches in another order, twice, or not all of
+        them; an end marker and an older footer before the last one. In streams, too: values outside the ranges of their
+        types. At "strict" such values, and such lists in a footer, are damage.
 
     Examples
     --------
