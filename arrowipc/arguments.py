@@ -343,16 +343,14 @@ class Initialized:
             raise missing(type(self).__name__, name, self, {})
 
 
-class _Unlisted(type):
-    """Keeps `_Absent` out of what classes list: ``dir`` and ``help`` read ``__dict__``, the interpreter does not."""
+class _Listing(type):
+    """Lists no `_Absent`, for ``dir``, ``help`` and completion of a class."""
 
-    @property  # type: ignore[misc]
-    def __dict__(cls) -> dict[str, Any]:  # type: ignore[override]
-        own: Mapping[str, Any] = type.__dict__["__dict__"].__get__(cls)
-        return {name: value for name, value in own.items() if type(value) is not _Absent}
+    def __dir__(cls) -> list[str]:
+        return [name for name in type.__dir__(cls) if hasattr(cls, name)]
 
 
-class Hints(metaclass=_Unlisted):
+class Hints(metaclass=_Listing):
     """Base of classes whose errors for missing attributes say what there is instead.
 
     Each name has an entry in the class. A method ``__getattr__`` would need less, but CPython then binds the methods
@@ -360,6 +358,9 @@ class Hints(metaclass=_Unlisted):
     """
 
     __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if hasattr(type(self), name) or hasattr(self, name)]
 
 
 for _name in _INSTEAD:

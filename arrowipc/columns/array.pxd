@@ -11,6 +11,9 @@ cdef enum:
 cdef class Compiled:
     pass
 
+# Gives a compiled class the metaclass of `Hints`, which a compiled base keeps from it: what it lists exists.
+cdef int list_what_exists(type compiled) except -1
+
 @cython.final
 cdef class Array(Compiled):
     cdef object __weakref__

@@ -4,6 +4,7 @@ Element 0 of an array lies at the physical position `offset` of its buffers, so 
 """
 
 cimport cython
+from cpython.ref cimport Py_INCREF
 from cpython.slice cimport PySlice_AdjustIndices, PySlice_Unpack
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
@@ -23,13 +24,26 @@ from arrowipc.inline.plan cimport (
 from arrowipc.inline.threads cimport in_order
 from arrowipc.metadata.schema_reader cimport plan_field
 
-from arrowipc.arguments import check_flag, equals_foreign, integer_of
+from arrowipc.arguments import Hints, check_flag, equals_foreign, integer_of
 from arrowipc.columns.column import LISTS, Nested
 from arrowipc.errors import FormatError, UsageError
 
 
+cdef extern from "Python.h":
+    void Py_SET_TYPE(object thing, type of_type)
+    void PyType_Modified(type changed)
+
+
 cdef class Compiled:
     """A class has a compiled base before one of Python."""
+
+
+cdef int list_what_exists(type compiled) except -1:
+    metaclass = type(Hints)
+    Py_INCREF(metaclass)
+    Py_SET_TYPE(compiled, metaclass)
+    PyType_Modified(compiled)
+    return 0
 
 
 cdef class Array(Compiled, Nested):
@@ -404,6 +418,9 @@ cdef class Array(Compiled, Nested):
         from arrowipc.cdata.export import export_device_array
 
         return export_device_array(self, requested_schema, **kwargs)
+
+
+list_what_exists(Array)
 
 
 cdef const char* buffer_format(const FieldPlan* f) noexcept:

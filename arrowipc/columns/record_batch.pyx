@@ -11,7 +11,9 @@ from libc.stdint cimport int32_t, int64_t
 from arrowipc._core cimport (
     Columns, DictionaryPlan, Memory, Plan, Recent, field_path, identity, limits_data, raise_fault,
 )
-from arrowipc.columns.array cimport STEP, Array, clip, dictionary_array, given, is_foreign, is_integer, make_array
+from arrowipc.columns.array cimport (
+    STEP, Array, clip, dictionary_array, given, is_foreign, is_integer, list_what_exists, make_array,
+)
 from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder
 from arrowipc.columns.elements cimport (
     AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, pause_collector, quota, read_values, resume_collector,
@@ -396,6 +398,9 @@ cdef class RecordBatch(Columns, Tabular):
         from arrowipc.cdata.export import export_stream
 
         return export_stream(plan_schema(self.plan), iter([self]), requested_schema)
+
+
+list_what_exists(RecordBatch)
 
 
 def same_rows(RecordBatch batch not None, RecordBatch other not None, bint nan_equal):
