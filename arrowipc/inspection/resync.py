@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 #: The end-of-stream marker: a continuation marker and no length.
 END = b"\xff\xff\xff\xff\0\0\0\0"
-_MAGIC, _NOT_ZERO = re.compile(re.escape(MAGIC)), re.compile(b"[^\\0]")
+MAGICS, NOT_ZERO = re.compile(re.escape(MAGIC)), re.compile(b"[^\\0]")
 #: What is told of a file with this mistake; nothing of it is lost.
 ARROW_GO = (
     "variadicBufferCounts has the entries of earlier batches too, as arrow-go before January 2026 wrote them: the last "
@@ -96,17 +96,17 @@ def take_dictionaries(decoder: StreamDecoder, source: Source, at: int, limits: L
     return set(ahead)
 
 
-def find_footer(view: memoryview, start: int, magic: int) -> int | None:
-    """Where the footer ends that begins at `start`, up to padding, with its magic at `magic`; None: there is none."""
-    length = int.from_bytes(view[magic - 4 : magic], "little")
-    padding = magic - 4 - length - start
-    return magic + len(MAGIC) if 0 <= padding < 64 and not any(view[start : start + padding]) else None
-
-
-def find_magic(view: memoryview, start: int) -> int:
-    """Where the magic of files stands next, from byte `start` on; the size where it stands nowhere."""
-    found = _MAGIC.search(view, start)
+def find_place(pattern: re.Pattern[bytes], view: memoryview, start: int) -> int:
+    """Where something stands next, from byte `start` on; the size where it stands nowhere."""
+    found = pattern.search(view, start)
     return len(view) if found is None else found.start()
+
+
+def find_footer(view: memoryview, start: int, magic: int) -> int | None:
+    """Where the footer ends that begins at `start`, up to padding, with the next magic at `magic`; None: it is none."""
+    padding = magic - 4 - int.from_bytes(view[magic - 4 : magic], "little") - start
+    right = magic < len(view) and 0 <= padding < 64 and not any(view[start : start + padding])
+    return magic + len(MAGIC) if right else None
 
 
 def count_views(fields: Iterable[Field]) -> int:
@@ -285,7 +285,9 @@ class Search:
             self._whole = False
             return True
         marker = 8 if head == END else 4 if head[:4] == bytes(4) else 0
-        footer = self._footer_end(self._at + marker)
+        if self._magic < self._at + marker + 4:
+            self._magic = find_place(MAGICS, self._view, self._at + marker + 4)
+        footer = find_footer(self._view, self._at + marker, self._magic)
         if footer is None and marker == 4:
             return self._pass_zeros()
         if footer is None and marker == 0:
@@ -299,8 +301,7 @@ class Search:
     def _pass_zeros(self) -> bool:
         """Pass zeros, which are the old end-of-stream marker where nothing follows, and else lost data."""
         self.end = self.end or self.report
-        found = _NOT_ZERO.search(self._view, self._at)
-        end = self._size if found is None else found.start()
+        end = find_place(NOT_ZERO, self._view, self._at)
         if end - self._at in (4, 8) and end == self._size:
             self._reach(self._at, True)
         else:
@@ -311,12 +312,6 @@ class Search:
             self._open_gap(self._at, error)
         self._at = end
         return True
-
-    def _footer_end(self, start: int) -> int | None:
-        """Where the footer ends that begins at `start`, up to padding; None when there is none."""
-        if self._magic < start + 4:
-            self._magic = find_magic(self._view, start + 4)
-        return None if self._magic == self._size else find_footer(self._view, start, self._magic)
 
     def _bytes(self, start: int, length: int) -> bytes:
         """Some bytes, fewer at the end."""

@@ -9,7 +9,7 @@ from arrowipc.arguments import check_choice, printable, with_field_docs
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
 from arrowipc.inspection.damage import Damage, Ledger, counted
 from arrowipc.inspection.recover import ByBlocks, blocks_of, footer_outline
-from arrowipc.inspection.resync import END, Search, find_footer, find_magic
+from arrowipc.inspection.resync import END, MAGICS, NOT_ZERO, Search, find_footer, find_place
 from arrowipc.read.decoders import schema_of
 from arrowipc.read.file_decoder import MAGIC
 from arrowipc.read.message_index import find_message, find_schema
@@ -18,6 +18,7 @@ from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.sources.source import whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Literal
 
     from arrowipc.columns.record_batch import RecordBatch
@@ -149,7 +150,9 @@ def validate(
     options: Options = {"validate": level, "limits": limits, "verify": None}
     view = whole(source, memory_map)
     remarks: list[Remark] = []
-    ledger = (_check_file if view[:6] == MAGIC else _check_stream)(view, options, remarks)
+    is_file = view[:6] == MAGIC
+    ledger = Ledger("file" if is_file else "stream")
+    (_check_file if is_file else _check_stream)(view, options, ledger, remarks)
     report = ledger.report
     known = report.format if report.num_bytes or report.format == "file" else None
     return Validation(known, level, *report[1:7], report.skipped, () if report.skipped else tuple(remarks))
@@ -158,75 +161,59 @@ def validate(
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-def _check_file(buffer: Any, options: Options, remarks: list[Remark]) -> Ledger:
+def _check_file(buffer: Any, options: Options, ledger: Ledger, remarks: list[Remark]) -> None:
     """A file by its footer; where there is none that can be read, its messages one after the other."""
+    blocks = outline = None
     try:
         reader = RecordBatchFileReader(buffer, **options)
         blocks = ByBlocks(reader)  # reads the schema's names and metadata
-    except (FormatError, UnsupportedError) as error:
-        return _found(buffer, options, "file", error, remarks)
-    ledger = blocks.ledger
-    if reader.decoder.damage is not None:
-        _note(ledger, reader.decoder.damage, 0)
-    try:
         reader.load_dictionaries()
     except (FormatError, UnsupportedError) as error:
-        # Without it, deltas behind it have other numbers: as in `recover`, the messages are searched.
-        return _found(buffer, options, "file", error, remarks, footer_outline(reader, buffer)[0])
-    ranges = _Ranges()
+        _note(ledger, error)
+        if blocks is not None:
+            # Without a dictionary, deltas behind it have other numbers: as in `recover`, the messages are searched.
+            outline, _ = footer_outline(reader, buffer)
+        return _check_messages(buffer, options, ledger, remarks, outline)
+    if reader.decoder.damage is not None:
+        _note(ledger, reader.decoder.damage, 0)
+    blocks.ledger = ledger
     while True:
         try:
-            for _, batch in blocks:
-                ranges.look(batch)
+            _check_ranges(blocks, remarks)
             break
         except UnsupportedError as error:
             _note(ledger, error, batches=1)
-    remarks += ranges.remarks()
-    _compare(reader, memoryview(buffer).cast("B"), ledger, options["limits"], remarks)
-    return ledger
+    _compare(reader, ledger, options["limits"], remarks)
 
 
-class _Ranges:
-    """Counts the batches that have values outside the ranges of their types."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Any] = {}
-        self._first, self._wrong, self._seen = "", 0, 0
-
-    def look(self, batch: RecordBatch) -> None:
+def _check_ranges(batches: Iterable[tuple[Message, RecordBatch]], remarks: list[Remark]) -> None:
+    """Read all batches; the remark is about values outside the ranges of their types."""
+    known: dict[int, Any] = {}
+    first, times = "", 0
+    for number, (_, batch) in enumerate(batches):
         try:
-            check_values(batch, self._known)
+            check_values(batch, known)
         except FormatError as error:
-            self._first = self._first or f"batch {self._seen}: {printable(str(error))}"
-            self._wrong += 1
-        self._seen += 1
-
-    def remarks(self) -> list[Remark]:
-        words = f"{self._first}: level='strict' refuses that, and so do full validations of other libraries"
-        return [Remark("values", words, None, self._wrong)] if self._wrong else []
+            first = first or f"batch {number}: {printable(str(error))}"
+            times += 1
+    if times:
+        words = f"{first}: level='strict' refuses that, and so do full validations of other libraries"
+        remarks.append(Remark("values", words, None, times))
 
 
 def _note(
-    ledger: Ledger,
-    error: ArrowIpcError,
-    offset: int | None = None,
-    length: int | None = 0,
-    *,
-    message: int | None = None,
-    batches: int = 0,
-    rows: int | None = 0,
+    ledger: Ledger, error: ArrowIpcError, offset: int | None = None, length: int = 0, batches: int = 0, rows: int = 0
 ) -> None:
     """Enter something that is wrong."""
     plain = error if isinstance(error, FormatError) else FormatError(f"cannot be checked here: {error}")
-    ledger.skip(Damage(str(plain), offset, length, message, error.column, rows), plain, batches)
+    ledger.skip(Damage(str(plain), offset, length, None, error.column, rows), plain, batches)
 
 
-def _compare(
-    reader: RecordBatchFileReader, view: memoryview, ledger: Ledger, limits: Limits | None, remarks: list[Remark]
-) -> None:
+def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> None:
     """Go through the messages from the beginning, and compare them with the footer's blocks."""
     source, end = reader.source, reader.decoder.messages_end
     assert source is not None
+    view = memoryview(source.part(0, len(source)))
     listed: dict[int, tuple[str, int]] = {}
     twice, before, unlisted = [], [], []
     last = 0
@@ -261,30 +248,26 @@ def _compare(
     if at > end:
         _note(ledger, FormatError("a message reaches into the footer"), end, at - end)
     if listed:
-        error = FormatError(f"the footer lists {len(listed):,} messages where none begins")
-        _note(ledger, error, min(listed))
-    if older:
-        words = "an end marker and an older footer stand here, which no reader of files looks at"
-        remarks.append(Remark("older-footer", words, older[0], len(older)))
-    for code, why, places in (
-        ("footer-repeats", "the footer lists this message twice", twice),
-        ("footer-order", "the footer lists this batch behind one that follows it in the file", before),
-        ("footer-omits", "a RecordBatch message that the footer does not list", unlisted),
+        _note(ledger, FormatError(f"the footer lists {len(listed):,} messages where none begins"), min(listed))
+    disagree = "readers of files and of streams disagree"
+    for code, words, places in (
+        ("older-footer", "an end marker and an older footer stand here, which no reader of files looks at", older),
+        ("footer-repeats", f"the footer lists this message twice: {disagree}", twice),
+        ("footer-order", f"the footer lists this batch behind one that follows it in the file: {disagree}", before),
+        ("footer-omits", f"a RecordBatch message that the footer does not list: {disagree}", unlisted),
     ):
         if places:
-            remarks.append(Remark(code, f"{why}: readers of files and of streams disagree", places[0], len(places)))
+            remarks.append(Remark(code, words, places[0], len(places)))
 
 
 def _pass_old_end(view: memoryview, at: int) -> int | None:
     """Where an end marker, an older footer or padding ends that begins at byte `at`; None: something else does."""
     start = at + len(END) if view[at : at + len(END)] == END else at
-    magic = find_magic(view, start)
-    footer = None if magic == len(view) else find_footer(view, start, magic)
+    footer = find_footer(view, start, find_place(MAGICS, view, start))
     if footer is not None:
         return footer
-    head = bytes(view[start : start + PADDING + 1])
-    zeros = len(head) - len(head.lstrip(b"\0"))
-    return start + zeros if zeros <= PADDING and start + zeros > at else None
+    end = find_place(NOT_ZERO, view, start)
+    return end if at < end <= start + PADDING else None
 
 
 def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> int:
@@ -320,44 +303,32 @@ def schema_remarks(start: int, stop: int, message: Message | None) -> list[Remar
 # -- streams -------------------------------------------------------------------------------------------------
 
 
-def _check_stream(buffer: Any, options: Options, remarks: list[Remark]) -> Ledger:
+def _check_stream(buffer: Any, options: Options, ledger: Ledger, remarks: list[Remark]) -> None:
     try:
         # Says in better words than a search what the bytes are, if they are no stream at all.
         with RecordBatchStreamReader(buffer, **options) as reader:
             assert reader.schema is not None  # whose names and metadata are read here
     except (FormatError, UnsupportedError) as error:
-        return _found(buffer, options, "stream", error, remarks)
-    return _found(buffer, options, "stream", None, remarks)
+        _note(ledger, error)
+    _check_messages(buffer, options, ledger, remarks)
 
 
-def _found(
-    buffer: Any,
-    options: Options,
-    format: Literal["file", "stream"],
-    damage: ArrowIpcError | None,
-    remarks: list[Remark],
-    outline: Outline | None = None,
-) -> Ledger:
-    """Everything that a search finds; what is wrong with the beginning or the footer is told first."""
-    ledger = Ledger(format)
-    if damage is not None:
-        _note(ledger, damage)
+def _check_messages(
+    buffer: Any, options: Options, ledger: Ledger, remarks: list[Remark], outline: Outline | None = None
+) -> None:
+    """Everything that a search finds; what is wrong with the beginning or the footer was told first."""
     try:
         search = Search(buffer, options, outline)
     except (FormatError, UnsupportedError) as error:
-        if damage is None:
+        if not ledger.skipped:
             _note(ledger, error)
-        size = len(memoryview(buffer).cast("B"))
-        ledger.lose(None, None, size)
-        return ledger
-    ranges = _Ranges()
+        ledger.lose(None, None, len(buffer))
+        return
     try:
-        for _, batch in search:
-            ranges.look(batch)
+        _check_ranges(search, remarks)
     except UnsupportedError as error:
         _note(ledger, error)
         ledger.lose(None, None, None)
-    remarks += ranges.remarks()
     report = search.report
     read = search.end if search.end is not None and report.format == "stream" else report
     ledger.num_batches, ledger.num_rows, ledger.num_bytes = read.num_batches, read.num_rows, read.num_bytes
@@ -373,4 +344,3 @@ def _found(
         _note(ledger, second, search.starts[1])
     elif not ledger.skipped and report.error is not None:
         _note(ledger, report.error, report.offset)
-    return ledger
