@@ -59,16 +59,12 @@ def checked(data: Any) -> dict[str, Any]:
     full = strict if strict.ok else ipc.validate(data, level="full")
     levels = {"structure": full.ok or _opens(data), "full": full.ok, "strict": strict.ok}
     shown = full if not full.ok else strict
+    fields = {name.removeprefix("num_"): value for name, value in full._asdict().items() if name != "level"}
     return {
         "verdict": "good" if strict.ok else "questionable" if full.ok else "bad",
         "format": full.format,
         "levels": levels,
-        "batches": full.num_batches,
-        "rows": full.num_rows,
-        "bytes": full.num_bytes,
-        "bad_batches": full.bad_batches,
-        "bad_rows": full.bad_rows,
-        "bad_bytes": full.bad_bytes,
+        **fields,
         "damage": [each._asdict() for each in shown.damage],
         "remarks": [each._asdict() for each in full.remarks],
         "recover": None if full.ok else _recoverable(data),

@@ -93,17 +93,7 @@ def _say(report: ipc.Recovery, output: str | None, as_json: bool) -> None:
 
 
 def _document(report: ipc.Recovery, output: str | None) -> dict[str, Any]:
-    return {
-        "complete": report.complete,
-        "format": report.format,
-        "batches": report.num_batches,
-        "rows": report.num_rows,
-        "bytes": report.num_bytes,
-        "lost_batches": report.lost_batches,
-        "lost_rows": report.lost_rows,
-        "lost_bytes": report.lost_bytes,
-        "error": None if report.error is None else str(report.error),
-        "offset": report.offset,
-        "skipped": [each._asdict() for each in report.skipped],
-        "written": output,
-    }
+    fields = {name.removeprefix("num_"): value for name, value in report._asdict().items()}
+    fields["error"] = None if report.error is None else str(report.error)
+    fields["skipped"] = [each._asdict() for each in report.skipped]
+    return {"complete": report.complete, **fields, "written": output}

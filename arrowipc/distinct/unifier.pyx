@@ -443,18 +443,15 @@ def unify(tuple pieces, set ordinals):
     cdef Columns piece, found
     cdef Unifier unifier
     cdef int32_t f
-    cdef list out = [], fields = [], maps = [[] for _ in pieces], unified = [None] * len(plan.dictionaries)
+    cdef list out = [], maps = [[] for _ in pieces]
+    cdef list fields = [f for f in encoded_fields(plan) if plan.d.fields[f].dictionary in ordinals]
     cdef dict known = {}, joined
-    for f in encoded_fields(plan):
-        if plan.d.fields[f].dictionary not in ordinals:
-            continue
-        fields.append(f)
+    for f in fields:
         unifier = unifier_of(plan.dictionaries[plan.d.fields[f].dictionary], known, budget, True)
-        unified[plan.d.fields[f].dictionary] = unifier
         for piece, numbers in zip(pieces, maps):
             found = dictionary_of(piece, f)
             numbers.append(None if found is None else unifier.add(found, (None, plan, f)))
-    joined = {ordinal: (<Unifier> unified[ordinal]).values() for ordinal in ordinals}
+    joined = {ordinal: unifier_of(plan.dictionaries[ordinal], known, budget, True).values() for ordinal in ordinals}
     try:
         for piece, numbers in zip(pieces, maps):
             dictionaries = tuple([joined.get(ordinal, own) for ordinal, own in enumerate(piece.dictionaries)])

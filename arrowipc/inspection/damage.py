@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from arrowipc.errors import FormatError
 
+    Count = int | None
+
 #: Ranges that a report lists one by one; hostile bytes may hold as many as messages.
 MOST = 1000
 
@@ -130,26 +132,23 @@ class Ledger:
         if self.error is None:
             self.error, self.offset = bare(error), offset
 
-    def lose(self, batches: int | None, rows: int | None, size: int | None) -> None:
+    def lose(self, batches: Count, rows: Count, size: Count) -> None:
         """Count lost bytes or batches; None if the number is unknown."""
         self.lost_batches = _plus(self.lost_batches, batches)
         self.lost_rows = _plus(self.lost_rows, rows)
         self.lost_bytes = _plus(self.lost_bytes, size)
 
-    def skip(self, damage: Damage, error: FormatError, batches: int | None) -> None:
+    def skip(
+        self, error: FormatError, offset: Count, length: Count, batches: Count, rows: Count, message: Count = None
+    ) -> None:
         """Count a range that was skipped, and its batches."""
-        self.fail(error, damage.offset)
-        self.lose(batches, damage.rows, damage.length)
+        self.fail(error, offset)
+        self.lose(batches, rows, length)
         if len(self.skipped) < MOST:
-            self.skipped.append(damage)
+            self.skipped.append(Damage(str(error), offset, length, message, error.column, rows))
             return
-        last = self.skipped[-1]
-        self.skipped[-1] = Damage(
-            "this and more after it: the list ends here",
-            last.offset,
-            _plus(last.length, damage.length),
-            rows=_plus(last.rows, damage.rows),
-        )
+        last, words = self.skipped[-1], "this and more after it: the list ends here"
+        self.skipped[-1] = Damage(words, last.offset, _plus(last.length, length), rows=_plus(last.rows, rows))
 
     @property
     def report(self) -> Recovery:
@@ -157,7 +156,7 @@ class Ledger:
         return Recovery(**{**vars(self), "skipped": tuple(self.skipped)})
 
 
-def _plus(total: int | None, more: int | None) -> int | None:
+def _plus(total: Count, more: Count) -> Count:
     return None if total is None or more is None else total + more
 
 

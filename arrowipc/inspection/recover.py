@@ -13,7 +13,7 @@ from arrowipc.arguments import check_flag
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.events import BatchRead
-from arrowipc.inspection.damage import Damage, Ledger, Recovery, bare
+from arrowipc.inspection.damage import Ledger, Recovery, bare
 from arrowipc.inspection.message_layout import CODECS
 from arrowipc.inspection.resync import Outline, Search, count_views, name_column, name_writer, take_dictionaries
 from arrowipc.limits import RecoveryLimits
@@ -248,9 +248,13 @@ def footer_outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline 
     end = max([stop for _, stop in batches + dictionaries], default=start)
     if complete and start - end > 64 + HEAD:
         return None, False  # of the last of several files, whose blocks count from its own beginning
-    lost = [number for number in range(count) if not _heads(reader, number)]
+    there = set()  # the batches whose metadata are where the footer says
+    for number in range(count):
+        with suppress(FormatError):
+            reader.described(number)
+            there.add(number)
     # The last ones all missing: something came in between, or went.
-    right = complete and (len(lost) < 2 or lost[-1] != count - 1)
+    right = complete and (len(there) >= count - 1 or count - 1 in there)
     schema = RecordBatchFileReader(buffer).schema
     return Outline(schema, dictionaries if right else None, count, start), right
 
@@ -263,15 +267,6 @@ def blocks_of(reader: RecordBatchFileReader, dictionaries: bool) -> list[tuple[i
             offset, head, body = reader.decoder.block(number, dictionary=dictionaries)
             found.append((offset, offset + head + body))
     return found
-
-
-def _heads(reader: RecordBatchFileReader, number: int) -> bool:
-    """Whether the metadata of a batch is where the footer says."""
-    try:
-        reader.described(number)
-    except FormatError:
-        return False
-    return True
 
 
 # -- into a new file -----------------------------------------------------------------------------------------
@@ -291,9 +286,7 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
         writer: Any = new_stream(into, reader.schema, compression=codec, durable=durable, dictionary_deltas=True)
     else:
         # In a stream, and in several files in a row, dictionaries may be replaced; in a file they cannot.
-        from_file = isinstance(reader._batches, ByBlocks) or (
-            isinstance(reader._batches, _InOrder) and reader.report.format == "file"
-        )
+        from_file = reader.report.format == "file" and not isinstance(reader._batches, Search)
         writer = new_file(
             into,
             reader.schema,
@@ -400,7 +393,7 @@ class ByBlocks(_Kept):
             _, rows = self._reader.described(i)
         except FormatError:
             pass  # the damage may lie in the block's own numbers, or in the metadata
-        self.ledger.skip(Damage(str(error), offset, size, i, error.column, rows), error, 1)
+        self.ledger.skip(error, offset, size, 1, rows, i)
 
     def close(self) -> None:
         """Let go of the source."""

@@ -395,8 +395,7 @@ class Search:
 
     def _note(self, reason: str, start: int, end: int, lost: int | None) -> None:
         """Tell about bytes that are passed over, if any, with these lost rows and batches."""
-        error = FormatError(reason)
-        self._ledger.skip(Damage(reason, start, end - start, self._number, rows=lost), error, lost)
+        self._ledger.skip(FormatError(reason), start, end - start, lost, lost, self._number)
 
     def _count(self, message: Message) -> bool:
         """Expect the next number after a message that was decoded; returns whether it only closes a stream."""
@@ -491,15 +490,13 @@ class Search:
             self._seek(end if self._credit < 0 else start + 1)
             return
         self._reach(start, False)
-        number, _, _ = checksum_of(message, True) or (None, False, 0)
-        if message.kind == "RecordBatch" and number is not None:
-            self._batches.add(number)
+        if message.kind == "RecordBatch" and (checksum := checksum_of(message, True)) is not None:
+            self._batches.add(checksum[0])
         self._next += 1
         if fits:
             name_column(error, message, self._stored_schema)
         rows = found[0] if fits and found is not None else None
-        damage = Damage(str(error), start, end - start, self._number, error.column, rows)
-        self._ledger.skip(damage, error, 1 if fits else None)
+        self._ledger.skip(error, start, end - start, 1 if fits else None, rows, self._number)
         if decoder is not None:
             forget = not fits and self._may_hold_dictionary(start, end)
             if forget:
@@ -546,6 +543,5 @@ class Search:
         at_end = gap.behind_end and end == self._size
         if at_end and self._ledger.format == "file" and self._damage is not None:
             gap = gap._replace(error=self._damage)  # what is left of a footer
-        size = end - gap.start
         lost = 0 if at_end else None  # batches, and rows
-        self._ledger.skip(Damage(str(gap.error), gap.start, size, rows=lost), gap.error, lost)
+        self._ledger.skip(gap.error, gap.start, end - gap.start, lost, lost)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.arguments import check_choice, printable, with_field_docs
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
-from arrowipc.inspection.damage import Damage, Ledger, counted
+from arrowipc.inspection.damage import Ledger, counted
 from arrowipc.inspection.recover import ByBlocks, blocks_of, footer_outline
 from arrowipc.inspection.resync import END, MAGICS, NOT_ZERO, Search, find_footer, find_place
 from arrowipc.read.decoders import schema_of
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.inspection.damage import Damage
     from arrowipc.inspection.resync import Outline
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
@@ -206,7 +207,8 @@ def _note(
 ) -> None:
     """Enter something that is wrong."""
     plain = error if isinstance(error, FormatError) else FormatError(f"cannot be checked here: {error}")
-    ledger.skip(Damage(str(plain), offset, length, None, error.column, rows), plain, batches)
+    plain.column = error.column
+    ledger.skip(plain, offset, length, batches, rows)
 
 
 def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> None:
