@@ -230,7 +230,7 @@ def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlock
     if buffer[:6] == MAGIC:
         try:
             reader = RecordBatchFileReader(buffer, **options)
-            outline, right = footer_outline(reader, buffer)
+            outline, right = footer_outline(reader)
             if right:
                 reader.load_dictionaries()
                 return ByBlocks(reader)
@@ -239,7 +239,7 @@ def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlock
     return Search(buffer, options, outline, damage)
 
 
-def footer_outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline | None, bool]:
+def footer_outline(reader: RecordBatchFileReader) -> tuple[Outline | None, bool]:
     """What a footer says, None if of another file; and whether its blocks are where it says, most of them."""
     count = reader.num_record_batches
     batches, dictionaries = blocks_of(reader, False), blocks_of(reader, True)
@@ -255,8 +255,7 @@ def footer_outline(reader: RecordBatchFileReader, buffer: Any) -> tuple[Outline 
             there.add(number)
     # The last ones all missing: something came in between, or went.
     right = complete and (len(there) >= count - 1 or count - 1 in there)
-    schema = RecordBatchFileReader(buffer).schema
-    return Outline(schema, dictionaries if right else None, count, start), right
+    return Outline(reader.decoder.stored_schema, dictionaries if right else None, count, start), right
 
 
 def blocks_of(reader: RecordBatchFileReader, dictionaries: bool) -> list[tuple[int, int]]:

@@ -173,7 +173,7 @@ def _check_file(buffer: Any, options: Options, ledger: Ledger, remarks: list[Rem
         _note(ledger, error)
         if blocks is not None:
             # Without a dictionary, deltas behind it have other numbers: as in `recover`, the messages are searched.
-            outline, _ = footer_outline(reader, buffer)
+            outline, _ = footer_outline(reader)
         return _check_messages(buffer, options, ledger, remarks, outline)
     if reader.decoder.damage is not None:
         _note(ledger, reader.decoder.damage, 0)
@@ -274,15 +274,11 @@ def _pass_old_end(view: memoryview, at: int) -> int | None:
 
 def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> int:
     """Compare the first message with the footer's schema; returns where it ends."""
-    source = reader.source
-    assert source is not None
-    at, stop, message = find_schema(source, reader.decoder.messages_end, limits)
+    assert reader.source is not None
+    at, stop, message = find_schema(reader.source, reader.decoder.messages_end, limits)
     remarks += schema_remarks(at, stop, message)
     try:
-        if (
-            message is not None
-            and schema_of(message, limits) != RecordBatchFileReader(source.part(0, len(source))).schema
-        ):
+        if message is not None and schema_of(message, limits) != reader.schema:
             _note(ledger, FormatError("the schema at the beginning is not that of the footer"), at)
     except (FormatError, UnsupportedError) as error:
         _note(ledger, error, at)
