@@ -182,9 +182,9 @@ class ChunkedArray(Column):
             return self.chunks[0]
         from arrowipc.values.from_python import empty_batch
 
-        return (concat_batches(self._batches()) if self.chunks else empty_batch(Schema([self.field]))).column(0)
+        return concat_batches(self._batches() or [empty_batch(Schema([self.field]))]).column(0)
 
-    combine_chunks = combine
+    combine_chunks = _whole = combine
 
     def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
         """Return the elements as Python values; see :meth:`Array.to_pylist`."""
@@ -193,9 +193,6 @@ class ChunkedArray(Column):
 
     def _arrays(self) -> list[Array]:
         return self.chunks
-
-    def _whole(self) -> Array:
-        return self.combine()
 
     def _each(self, change: Callable[[Array], Array]) -> ChunkedArray:
         """Return a column of what `change` makes of each chunk."""
@@ -394,8 +391,7 @@ class Table(Tabular):
         if hasattr(data, "__arrow_c_stream__"):
             stream = stream_from(data, validate)
             return cls(stream.schema, stream)
-        batch = batch_from(data, validate)
-        return cls(batch.schema, [batch])
+        return cls._of_batch(batch_from(data, validate))
 
     @property
     def num_rows(self) -> int:
@@ -555,13 +551,11 @@ class Table(Tabular):
         if not isinstance(other, Table):
             from arrowipc.cdata.import_array import stream_from
 
-            stream = stream_from(other)
-            if not self.schema.equals(stream.schema, check_metadata):
-                return False
-            other = Table(stream.schema, _longer_than(self.num_rows, stream))
-        if not self.schema.equals(other.schema, check_metadata) or self.num_rows != other.num_rows:
+            other = stream_from(other)
+        if not self.schema.equals(other.schema, check_metadata):
             return False
-        return equal_pieces(self.batches, other.batches, same_rows, nan_equal)
+        batches = other.batches if isinstance(other, Table) else list(_longer_than(self.num_rows, other))
+        return sum(map(len, batches)) == self.num_rows and equal_pieces(self.batches, batches, same_rows, nan_equal)
 
     def __eq__(self, other: object) -> bool:
         return equals_foreign(self, other) if is_foreign(other) else NotImplemented

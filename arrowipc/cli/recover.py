@@ -78,22 +78,16 @@ def _advice(data: Any, rows: int) -> str:
 def _say(report: ipc.Recovery, output: str | None, as_json: bool) -> None:
     to_stderr = output == "-"
     if as_json:
-        document = _document(report, output)
+        fields = {name.removeprefix("num_"): value for name, value in report._asdict().items()}
+        fields["error"] = None if report.error is None else str(report.error)
+        fields["skipped"] = [each._asdict() for each in report.skipped]
+        document = {"complete": report.complete, **fields, "written": output}
         say_json(document, line=to_stderr, error=to_stderr)
         return
-    lines = str(report).split("\n")
-    for each in report.skipped[:SHOWN]:
-        lines.append(f"  {each}")
+    lines = [*str(report).split("\n"), *[f"  {each}" for each in report.skipped[:SHOWN]]]
     if output not in (None, "-"):
         lines.append(f"written: {output}")
     elif output is None:
         lines.append("nothing was written; use -o FILE to save the rows")
     for line in lines:
         say_note(line) if to_stderr else say_line(printable(line))
-
-
-def _document(report: ipc.Recovery, output: str | None) -> dict[str, Any]:
-    fields = {name.removeprefix("num_"): value for name, value in report._asdict().items()}
-    fields["error"] = None if report.error is None else str(report.error)
-    fields["skipped"] = [each._asdict() for each in report.skipped]
-    return {"complete": report.complete, **fields, "written": output}

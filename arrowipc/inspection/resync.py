@@ -173,9 +173,8 @@ class Search:
         self._forgot: int | None = None  # where a dictionary may have been lost, and none came since
         self._pending: tuple[Message, RecordBatch] | None = None
         self.metadata: Any = ()
-        self._summed = False  # the Schema message has a checksum, so that all have
+        self._summed: Message | None = None  # the Schema message, if it has a checksum, so that all have
         self._next = 0  # the number that the next message has by its checksum
-        self._first: Message | None = None  # the Schema message
         # Where else the stream may continue: the number of the message, what decodes it, and its `_forgot`.
         self._places: list[tuple[int, StreamDecoder, int | None]] = []
         self._seen: dict[int, int] = {}  # number -> CRC, of messages that were decoded
@@ -245,7 +244,7 @@ class Search:
     def close(self) -> None:
         """Let go of the source."""
         self._at = self._size
-        self._gap = self._pending = self._decoder = self._first = None
+        self._gap = self._pending = self._decoder = self._summed = None
         self._forget_places()
         self._source, self._view = Source(b""), memoryview(b"")
 
@@ -349,7 +348,7 @@ class Search:
 
     def _goes_to_its_place(self, start: int, end: int, message: Message) -> bool:
         """Choose the decoder that knows the dictionaries in front of a message; False: the message was read before."""
-        number, _, crc = (self._summed and checksum_of(message)) or (None, False, 0)
+        number, _, crc = (self._summed is not None and checksum_of(message)) or (None, False, 0)
         if number is None or ((number != self._next or number in self._seen) and not checksum_of(message, True)):
             self._distrust(start)
             return True
@@ -377,7 +376,7 @@ class Search:
             words = f"message {number:,} by its checksum comes too early or too late: some are missing"
             self._note(f"{words}, repeated or in another place", start, start, None)
         assert self._decoder is not None
-        assert self._first is not None
+        assert self._summed is not None
         here = self._next, self._decoder, self._forgot
         there = next((each for each in self._places if self._leads(each[0], number)), None)
         if there is not None:
@@ -386,7 +385,7 @@ class Search:
             there = here
         else:
             there = number, StreamDecoder(**self._options), start if self._gap is None else self._gap.start
-            there[1].decode_next(self._first)
+            there[1].decode_next(self._summed)
         self._places = [*self._places, here][-MOST_PLACES:]
         _, self._decoder, self._forgot = there
 
@@ -400,12 +399,12 @@ class Search:
     def _count(self, message: Message) -> bool:
         """Expect the next number after a message that was decoded; returns whether it only closes a stream."""
         number, closes, crc = checksum_of(message) or (None, False, 0)
-        if self._summed and number is not None:
+        if self._summed is not None and number is not None:
             self._seen[number] = crc
             self._next = number + 1
             if message.kind == "RecordBatch":
                 self._batches.add(number)
-        self._unclosed = self._summed and not closes
+        self._unclosed = self._summed is not None and not closes
         return closes
 
     def _follows(self, start: int, end: int, message: Message) -> int:
@@ -445,7 +444,7 @@ class Search:
             return
         if self._decoder is None:
             self.metadata = message.custom_metadata
-        self._summed, self._first = checksum_of(message) is not None, message
+        self._summed = None if checksum_of(message) is None else message
         self._forget_places()
         self._count(message)
         self._stored_schema = schema_of(message, self._limits)
@@ -453,7 +452,7 @@ class Search:
         self.starts = [*self.starts, start][:2]
         self._reach(start, False)
         self._decoder, self._forgot = decoder, None
-        if self._ledger.format == "file" and not self._summed:  # writers of checksums write dictionaries first
+        if self._ledger.format == "file" and self._summed is None:  # writers of checksums write dictionaries first
             self._ahead = take_dictionaries(decoder, self._source, end, self._limits)
         self._at = end
 
@@ -520,12 +519,10 @@ class Search:
 
     def _distrust(self, end: int) -> None:
         """Forget dictionaries if a gap up to here may have held one."""
-        gap = self._gap
-        if gap is None or end <= gap.start or not self._may_hold_dictionary(gap.start, end):
-            return
-        if self._decoder is not None:
+        gap, decoder = self._gap, self._decoder
+        if gap and decoder and end > gap.start and self._may_hold_dictionary(gap.start, end):
             self._forgot = gap.start
-            self._decoder.go_on(True)
+            decoder.go_on(True)
 
     def _may_hold_dictionary(self, start: int, end: int) -> bool:
         known = None if self._outline is None else self._outline.dictionaries
