@@ -89,12 +89,13 @@ cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t
             out.allocate(plan, count_variadic(&plan.d, prefix) if prefix != NULL else 0)
             out.d.length = header.length
             found = find_buffers(&out.d, header, body, body_length, version, prefix, level, limits, &fault)
+        if found < 0:
+            # Nobody but `check_extents` names a Buffer by its place in the message.
+            raise_fault(&fault, plan,
+                        place_of(plan, prefix, version, fault.at) if fault.field < 0 <= fault.at else None)
+        return found
     finally:
         free(prefix)
-    if found < 0:
-        # Nobody but `check_extents` names a Buffer by its place in the message.
-        raise_fault(&fault, plan, place_of(plan, header, version, fault.at) if fault.field < 0 <= fault.at else None)
-    return found
 
 
 cdef inline int open_table(const Table* table, const Envelope* message, BatchHeader* header) except -1:

@@ -21,6 +21,6 @@ cdef int index_range(const ColumnsData* d, int32_t field, int64_t start, int64_t
                      int64_t* low, int64_t* high) noexcept nogil
 
 # Strict: each Buffer of a message starts at a multiple of 8 inside the body, and no two share bytes. -1: `fault.at` is
-# the Buffer's place in the message; `place_of` says whose it is.
+# the Buffer's place in the message; `place_of` says whose it is, by the `prefix` that `check_counts` fills.
 cdef int check_extents(const BatchHeader* header, int64_t body_length, Fault* fault) noexcept nogil
-cdef str place_of(Plan plan, const BatchHeader* header, int version, int64_t ordinal)
+cdef str place_of(Plan plan, const int64_t* prefix, int version, int64_t ordinal)

@@ -627,21 +627,14 @@ cdef int check_list_views(const ColumnsData* d, int32_t f, Fault* fault) noexcep
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* offsets = d.extents[plan.first_buffer + 1].data
     cdef const uint8_t* sizes = d.extents[plan.first_buffer + 2].data
-    cdef bint wide = plan.layout == LAYOUT_LIST_VIEW64, good
+    cdef bint wide = plan.layout == LAYOUT_LIST_VIEW64
     cdef int64_t limit = d.nodes[f + 1].length, i, offset, size
     if node.length == 0:
         return 0
-    if wide:
-        offsets += 8 * node.offset
-        sizes += 8 * node.offset
-        good = lists_inside[loose_i64](<const loose_i64*> offsets, <const loose_i64*> sizes, node.length,
-                                       limit)
-    else:
-        offsets += 4 * node.offset
-        sizes += 4 * node.offset
-        good = lists_inside[loose_i32](<const loose_i32*> offsets, <const loose_i32*> sizes, node.length,
-                                       limit)
-    if good:
+    offsets += (8 if wide else 4) * node.offset
+    sizes += (8 if wide else 4) * node.offset
+    if (lists_inside[loose_i64](<const loose_i64*> offsets, <const loose_i64*> sizes, node.length, limit) if wide
+            else lists_inside[loose_i32](<const loose_i32*> offsets, <const loose_i32*> sizes, node.length, limit)):
         return 0
     for i in range(node.length):
         offset = load_word(offsets, i, wide)
@@ -923,17 +916,14 @@ cdef inline bint below(const uint8_t* value, int limbs, const uint32_t* bound) n
 # -- where buffers lie in a message ----------------------------------------------------------------------------
 
 
-cdef str place_of(Plan plan, const BatchHeader* header, int version, int64_t ordinal):
+cdef str place_of(Plan plan, const int64_t* prefix, int version, int64_t ordinal):
     """Whose Buffer number `ordinal` of a message is, for messages."""
     cdef const FieldPlan* field
-    cdef int64_t first, skipped = max(header.variadic.count - plan.d.source_views, <int64_t> 0)   # see `check_counts`
+    cdef int64_t first
     cdef int32_t i
-    prefix = [0]
-    for i in range(header.variadic.count - skipped):
-        prefix.append(prefix[i] + load_i64(header.variadic.data + 8 * (skipped + i)))
     for i in range(plan.d.n_fields):
         field = &plan.d.fields[i]
-        first = field.source_buffer + <int64_t> prefix[field.views_before]
+        first = field.source_buffer + (prefix[field.views_before] if prefix != NULL else 0)
         if version == MetadataVersion_V4:
             first += field.bitmaps_before + v4_bitmap(field)
         if first <= ordinal < first + field.n_buffers:

@@ -122,7 +122,7 @@ def tensor_dtype(kinds: Sequence[at.DataType], floats: bool) -> np.dtype[Any] | 
     if not dtypes or len(dtypes) < len(kinds):
         return None
     promoted = np.result_type(*dtypes)
-    if all(each.kind in "iu" for each in dtypes):
+    if all(isinstance(kind, at.Int) for kind in kinds):
         if floats:
             return np.dtype("f4" if promoted.itemsize < 4 else "f8")
         if promoted.kind == "f":  # no integer type holds uint64 and negative numbers; floats would round them
