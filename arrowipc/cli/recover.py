@@ -10,7 +10,7 @@ import click
 import arrowipc as ipc
 from arrowipc.arguments import printable
 from arrowipc.cli.outputs import checked_output, codec_option, output_options
-from arrowipc.cli.sources import about, again, sink, source
+from arrowipc.cli.sources import about, again, sink
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line, say_note
 from arrowipc.errors import ArrowIpcError, FormatError
 
@@ -37,7 +37,7 @@ def recover(
     choice: Any = None if output is None else checked_output(output, kind, force, [file], ("file", "stream"))
     target = None if output is None else sink(output)
     with about(file), Progress("recovering") as progress:
-        data: Any = source(file) if resync else again(file)
+        data = again(file)
         try:
             if target is None:
                 with ipc.recover(data, resync=resync) as reader:

@@ -110,8 +110,7 @@ def locate_messages(source: Any, *, limits: Limits | None = None, memory_map: bo
 
 
 def _messages_in_file(buffer: Any, limits: Limits | None) -> Iterator[Located]:
-    view = memoryview(buffer).cast("B")
-    source = Source(view)
+    source = Source(buffer)
     decoder = RecordBatchFileReader(buffer, limits=limits).decoder
     decoder.add_up()
     start, end, message = find_schema(source, decoder.messages_end, limits)

@@ -467,9 +467,8 @@ class _InOrder(_Kept):
         """Look at the bytes after the last message."""
         if self.ledger.format == "stream":
             if left := self._size - self.ledger.num_bytes:
-                self._lose(
-                    FormatError(f"an end-of-stream marker followed by {left:,} bytes: damage, not the end"), None
-                )
+                error = FormatError(f"an end-of-stream marker followed by {left:,} bytes: damage, not the end")
+                self._lose(error, None)
             return
         if self._damage is not None:
             # The marker says that no batch is missing; zeros in place of lost data look like one.

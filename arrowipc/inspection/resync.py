@@ -191,8 +191,7 @@ class Search:
         if self._outline is not None:
             # The schema was made anew, and has no checksum.
             self._decoder = StreamDecoder(**{**self._options, "verify": None})
-            message = self._outline.schema.serialize()
-            self._decoder.decode_next(message_of(message))
+            self._decoder.decode_next(message_of(self._outline.schema.serialize()))
             self._stored_schema = self._outline.schema
             self._views = count_views(self._stored_schema.fields)
         else:
@@ -314,8 +313,7 @@ class Search:
 
     def _bytes(self, start: int, length: int) -> bytes:
         """Some bytes, fewer at the end."""
-        start = min(start, self._size)
-        return self._source.bytes(start, min(length, self._size - start))
+        return bytes(self._view[start : start + length])
 
     # -- messages --
 

@@ -276,26 +276,21 @@ def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limit
     """Compare the first message with the footer's schema; returns where it ends."""
     assert reader.source is not None
     at, stop, message = find_schema(reader.source, reader.decoder.messages_end, limits)
-    remarks += schema_remarks(at, stop, message)
+    if message is None:
+        words = "no Schema message at the beginning: it cannot be read as a stream, nor recovered without its footer"
+        remarks.append(Remark("no-schema", words, at, 1))
+    elif len(message.metadata) == stop - at:
+        words = "the Schema message at the beginning has no framing: it cannot be read as a stream"
+        remarks.append(Remark("bare-schema", words, at, 1))
+    elif at > 8:
+        words = "the first message is not at byte 8: some readers look there only"
+        remarks.append(Remark("first-message", words, 8, 1))
     try:
         if message is not None and schema_of(message, limits) != reader.schema:
             _note(ledger, FormatError("the schema at the beginning is not that of the footer"), at)
     except (FormatError, UnsupportedError) as error:
         _note(ledger, error, at)
     return stop
-
-
-def schema_remarks(start: int, stop: int, message: Message | None) -> list[Remark]:
-    """The remark about the beginning of a file, for this result of `find_schema`."""
-    if message is None:
-        words = "no Schema message at the beginning: it cannot be read as a stream, nor recovered without its footer"
-        return [Remark("no-schema", words, start, 1)]
-    if len(message.metadata) == stop - start:
-        words = "the Schema message at the beginning has no framing: it cannot be read as a stream"
-        return [Remark("bare-schema", words, start, 1)]
-    if start > 8:
-        return [Remark("first-message", "the first message is not at byte 8: some readers look there only", 8, 1)]
-    return []
 
 
 # -- streams -------------------------------------------------------------------------------------------------
@@ -332,8 +327,7 @@ def _check_messages(
     ledger.num_batches, ledger.num_rows, ledger.num_bytes = read.num_batches, read.num_rows, read.num_bytes
     ledger.lose(report.lost_batches, report.lost_rows, report.lost_bytes)
     ledger.skipped += report.skipped
-    behind = report.num_batches - read.num_batches
-    if behind:
+    if behind := report.num_batches - read.num_batches:
         words = f"{counted({'batch': behind})} behind the end of the stream, where readers stop"
         rows, size = report.num_rows - read.num_rows, report.num_bytes - read.num_bytes
         _note(ledger, FormatError(words), read.num_bytes + (read.lost_bytes or 0), size, batches=behind, rows=rows)

@@ -845,9 +845,7 @@ cdef int64_t visible_nulls(const ColumnsData* d, int32_t f) noexcept nogil:
         if above != NULL and per:
             # Element i of the child belongs to the parent's physical slot i / per.
             slot = i // per - d.nodes[parent].offset
-            if not 0 <= slot < d.nodes[parent].length:
-                continue
-            if not get_bit(above, d.nodes[parent].offset + slot):
+            if not 0 <= slot < d.nodes[parent].length or not get_bit(above, d.nodes[parent].offset + slot):
                 continue
         total += 1
     return total
