@@ -315,7 +315,7 @@ class Tabular(_Rows):
         if not check_flag("null_to_nan", null_to_nan) and any(column.null_count for column in self.itercolumns()):
             raise UsageError("to_tensor: some values are null; null_to_nan=True makes them NaN")
         dtype = tensor_dtype(self.schema.types, null_to_nan)
-        matrix = rows_as_array(self._pieces(), len(self.schema), None, None, dtype)
+        matrix = rows_as_array(self._pieces(), len(self.schema), None, dtype)
         if matrix.dtype.kind == "O":
             raise UsageError(f"to_tensor: expected columns of numbers, found {', '.join(map(str, self.schema.types))}")
         return Tensor(matrix.copy("C" if row_major else "F"))
@@ -323,7 +323,9 @@ class Tabular(_Rows):
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         from arrowipc.values.to_numpy import rows_as_array
 
-        return rows_as_array(self._pieces(), len(self.schema), dtype, copy)
+        if copy is False:
+            raise ValueError("rows become a matrix by a copy: take columns with column(name).to_numpy()")
+        return rows_as_array(self._pieces(), len(self.schema), dtype)
 
     def validate(self, *, full: bool = False) -> None:
         """Check the values (offsets, text, indices) if `full`; the sizes of buffers are known to be right.

@@ -189,18 +189,15 @@ def recover(
 def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | _InOrder:
     """What needs no search: batches by the footer, or in order up to the first damage."""
     damage = expected = None
+    if first_bytes(source) != MAGIC:
+        source = whole(source, memory_map)  # also a file that comes through a pipe
     if first_bytes(source) == MAGIC:
         blocks, damage, expected = _open_blocks(source, memory_map, options)
         if blocks is not None:
             return blocks
         if hasattr(source, "seek"):
             seek_to(source, 0)  # the footer counts from there
-    buffer = whole(source, memory_map)
-    if buffer[:6] == MAGIC and damage is None:  # it came through a pipe
-        blocks, damage, expected = _open_blocks(buffer, memory_map, options)
-        if blocks is not None:
-            return blocks
-    return _InOrder(buffer, options, damage, expected)
+    return _InOrder(whole(source, memory_map), options, damage, expected)
 
 
 def _open_blocks(

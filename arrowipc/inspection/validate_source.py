@@ -215,7 +215,7 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
     """Go through the messages from the beginning, and compare them with the footer's blocks."""
     source, end = reader.source, reader.decoder.messages_end
     assert source is not None
-    view = memoryview(source.part(0, len(source)))
+    view = source.part(0, len(source))
     listed: dict[int, tuple[str, int]] = {}
     twice, before, unlisted = [], [], []
     last = 0

@@ -87,19 +87,13 @@ def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _V
 
 
 def rows_as_array(
-    batches: Sequence[RecordBatch],
-    width: int,
-    dtype: npt.DTypeLike | None,
-    copy: bool | None,
-    promoted: np.dtype[Any] | None = None,
+    batches: Sequence[RecordBatch], width: int, dtype: npt.DTypeLike | None, promoted: np.dtype[Any] | None = None
 ) -> _Values:
     """Return what ``__array__`` of rows must: a matrix, as of data frames; always a copy.
 
     Columns of one dtype keep it, and numbers become `promoted`, by default what NumPy promotes them to. Others are
     objects, as in ``to_pylist``: NumPy would take times for numbers, and lists of equal length for more dimensions.
     """
-    if copy is False:
-        raise ValueError("rows become a matrix by a copy: take columns with column(name).to_numpy()")
     columns = [[batch.column(i) for batch in batches] for i in range(width)]
     values = [[each.__array__() for each in column] for column in columns]
     dtypes = {each.dtype for column in values for each in column}
