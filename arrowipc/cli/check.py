@@ -110,8 +110,7 @@ def _say(file: str, report: dict[str, Any]) -> None:
         say_line(f"       and {len(damage) - SHOWN:,} more: --json lists them", dim=True)
     for each in report["remarks"]:
         times = f" ({each['times']:,} times)" if each["times"] > 1 else ""
-        place = "" if each["offset"] is None else f"byte {each['offset']:,}: "
-        say_line("  " + click.style("note", fg="yellow") + f" {place}{printable(each['words'])}{times}")
+        say_line("  " + click.style("note", fg="yellow") + f" {_place(each)}{printable(each['words'])}{times}")
     _say_verdict(report)
 
 
@@ -123,13 +122,11 @@ def _say_foreign(file: str, name: str, reason: str) -> None:
         say_line(f"`arrowipc convert {name} {os.path.splitext(name)[0]}.arrow` converts it to Arrow", dim=True)
 
 
-def _place(damage: dict[str, Any]) -> str:
-    words = []
-    if damage["offset"] is not None:
-        words.append(f"byte {damage['offset']:,}")
-    if damage["message"] is not None:
-        words.append(f"message {damage['message']:,}")
-    return f"{', '.join(words)}: " if words else ""
+def _place(what: dict[str, Any]) -> str:
+    """Where damage lies, or what a remark is about."""
+    parts = (("byte", what["offset"]), ("message", what.get("message")))
+    words = ", ".join([f"{name} {number:,}" for name, number in parts if number is not None])
+    return words and f"{words}: "
 
 
 def _say_verdict(report: dict[str, Any]) -> None:

@@ -124,11 +124,10 @@ def name_writer(ledger: Ledger, views: int, start: int, message: Message) -> Non
 
 def name_column(error: FormatError | UnsupportedError, message: Message, schema: Schema) -> None:
     """Name the column in which one changed bit explains a wrong checksum."""
-    if error.column is None and message.kind == "RecordBatch" and checksum_of(message):
-        at = changed_in_body(message)
-        for node in nodes_of(message, schema.fields) if at is not None else ():
+    if error.column is None and message.kind == "RecordBatch" and (at := changed_in_body(message)) is not None:
+        for node in nodes_of(message, schema.fields):
             for buffer in node.buffers:
-                if at is not None and buffer.offset <= at < buffer.offset + buffer.length:
+                if buffer.offset <= at < buffer.offset + buffer.length:
                     error.column = node.path
                     error.args = (f"{error}, in column {node.path!r} ({buffer.role})",)
 
