@@ -5,16 +5,16 @@ It needs pyarrow, and only inside of its functions: Flight is gRPC, and pyarrow 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, wait
-from threading import Thread
+from _thread import start_new_thread
+from collections.abc import Collection, Iterator, Sequence
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from arrowipc.arguments import check_names, described
 from arrowipc.cdata.import_array import schema_from
 from arrowipc.dissociated.client import connect
-from arrowipc.dissociated.connection import LONGER, TIMEOUT
+from arrowipc.dissociated.connection import LONGER, TIMEOUT, seconds
 from arrowipc.dissociated.schemes import SCHEMES
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.server import Server
@@ -185,29 +185,39 @@ def _text_of(location: Any) -> str:
 
 
 class DoGet:
-    """The batches of one DoGet as ours, over the memory in which pyarrow received them."""
+    """The batches of one DoGet as ours, over the memory in which pyarrow received them.
+
+    A thread waits for the server, and is left behind after the timeout: gRPC has timeouts for whole calls only.
+    """
 
     def __init__(self, client: Any, owned: bool, ticket: Any, call_options: Any, options: dict[str, Any]) -> None:
-        self._client = client if owned else None
-        self._timeout: float | None = options.get("timeout", TIMEOUT)
-        self._call: Any = None
+        self._wanted: SimpleQueue[bool] = SimpleQueue()
+        self._answers: SimpleQueue[Any] = SimpleQueue()
+        self._client, self._call = client if owned else None, None
+        self._timeout = seconds("timeout", options.get("timeout", TIMEOUT))
+        steps = _steps(client, ticket, call_options, options)
         try:
-            self._call = _within(self._timeout, client.do_get, ticket, call_options)
-            self.schema: Schema
-            self._batches, self.schema = _within(self._timeout, _read, self._call, options)
-        except Exception as error:
+            start_new_thread(_take_steps, (steps, self._wanted, self._answers))
+            self._call = self._next()
+            self.schema: Schema = self._next()
+        except Exception:
             self.close()
-            _raise_as_ours(error)
+            raise
 
     def __iter__(self) -> Iterator[RecordBatch]:
+        return iter(self._next, None)
+
+    def _next(self) -> Any:
+        self._wanted.put(True)
         try:
-            while (batch := _within(self._timeout, next, self._batches, None)) is not None:
-                yield batch
-        except Exception as error:
-            _raise_as_ours(error)
+            answer = self._answers.get(timeout=self._timeout)
+        except Empty:
+            raise TimeoutError(f"DoGet: waited {self._timeout:g} s for the server to send something{LONGER}") from None
+        return _raise_as_ours(answer) if isinstance(answer, BaseException) else answer
 
     def close(self) -> None:
         """End the call."""
+        self._wanted.put(False)
         call, self._call = self._call, None
         client, self._client = self._client, None
         if call is not None:
@@ -215,36 +225,32 @@ class DoGet:
         if client is not None:
             client.close()
 
+    __del__ = close
 
-def _read(call: Any, options: dict[str, Any]) -> tuple[Iterator[RecordBatch], Schema]:
-    """Return the batches of a call and their schema: they take the way of every reader, for what options mean there."""
+
+def _take_steps(steps: Iterator[Any], wanted: SimpleQueue[bool], answers: SimpleQueue[Any]) -> None:
+    """Put what a step yields or raises into a queue whenever one is wanted."""
+    while wanted.get():
+        try:
+            answers.put(next(steps, None))
+        except BaseException as error:
+            answers.put(error)
+
+
+def _steps(client: Any, ticket: Any, call_options: Any, options: dict[str, Any]) -> Iterator[Any]:
+    """Yield the call, the schema and the batches, which take the way of every reader, for what options mean there."""
+    call = client.do_get(ticket, call_options)
+    yield call
     columns, validate, limits = options.get("columns"), options.get("validate", "full"), options.get("limits")
     decoder = StreamDecoder(columns, validate, limits, options.get("use_threads", True), True)
-    events = map(decoder.decode_next, messages_of(call.to_reader()))
-    first = next(events)
-    assert isinstance(first, SchemaRead)
-    return (event.batch for event in events if isinstance(event, BatchRead)), first.schema
+    for event in map(decoder.decode_next, messages_of(call.to_reader())):
+        if isinstance(event, SchemaRead):
+            yield event.schema
+        elif isinstance(event, BatchRead):
+            yield event.batch
 
 
-def _within(timeout: float | None, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call in a thread, which is left behind after the timeout: gRPC has one for whole calls only."""
-    if timeout is None:
-        return function(*arguments)
-    answer: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(function(*arguments))
-        except BaseException as error:
-            answer.set_exception(error)
-
-    Thread(target=run, name="arrowipc-do-get", daemon=True).start()
-    if not wait([answer], timeout).done:
-        raise TimeoutError(f"DoGet: waited {timeout:g} s for the server to send something{LONGER}")
-    return answer.result()
-
-
-def _raise_as_ours(error: Exception) -> Any:
+def _raise_as_ours(error: BaseException) -> Any:
     """Raise what went wrong in Flight as what it is here: the peer or the way to it failed."""
     if isinstance(error, (ArrowIpcError, OSError)):
         raise error
