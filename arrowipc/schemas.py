@@ -337,12 +337,6 @@ def number_from_zero(schema: Schema) -> Schema:
     return renumbered(number_dictionaries(schema), lambda found: ids.setdefault(found.id, len(ids)))
 
 
-def separate_dictionaries(schema: Schema) -> Schema:
-    """Give every dictionary of `schema` a separate id: arrays keep the dictionaries that they have."""
-    fresh = count()
-    return renumbered(schema, lambda found: next(fresh))
-
-
 def renumbered(schema: Schema, number: Callable[[Dictionary], int | None]) -> Schema:
     """The schema with the ids that `number` gives its dictionaries."""
     return schema.__replace__(fields=[numbered_field(field, number) for field in schema.fields])

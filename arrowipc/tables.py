@@ -233,9 +233,9 @@ class ChunkedArray(Column):
         if not isinstance(other, ChunkedArray):
             if not is_foreign(other):
                 return False
-            from arrowipc.cdata.import_array import elements_from
+            from arrowipc.cdata.import_array import array_from
 
-            other = ChunkedArray(other if hasattr(other, "chunks") else [elements_from(other, len(self))])  # type: ignore[arg-type]
+            other = ChunkedArray(other if hasattr(other, "chunks") else [array_from(other, most=len(self))])  # type: ignore[arg-type]
         if self.type != other.type or len(self) != len(other):
             return False
         return equal_pieces(self.chunks, other.chunks, Array.equals, nan_equal)

@@ -49,8 +49,8 @@ cdef class BatchStream:
 
 cpdef object schema_from(object source)
 # As `batch_from`, `array_from` and `stream_from`; `level` is a Level.
-cdef RecordBatch import_batch(object source, int level=*)
-cdef Array import_array(object source, int level=*)
+cdef RecordBatch import_batch(object source, int level=*, int64_t most=*)
+cdef Array import_array(object source, int level=*, int64_t most=*)
 cdef BatchStream import_stream(object source, int level=*)
 
 cdef void count_live(int64_t change) noexcept       # for owners that other modules define

@@ -914,7 +914,7 @@ cdef inline bint is_native(Plan plan) noexcept:
     return not (plan.d.stored_big and plan.d.keep_stored)
 
 
-cdef RecordBatch import_any(object source, bint whole, int level, int64_t most=INT64_MAX):
+cdef RecordBatch import_any(object source, bint whole, int level, int64_t most):
     """All rows of `source`, or (not `whole`) the one column that it is; a stream is read to more than `most` rows."""
     cdef BatchStream stream
     cdef ArrayOwner owner
@@ -929,19 +929,19 @@ cdef RecordBatch import_any(object source, bint whole, int level, int64_t most=I
     return all_of(stream, most)
 
 
-cdef RecordBatch import_batch(object source, int level=LEVEL_NONE):
+cdef RecordBatch import_batch(object source, int level=LEVEL_NONE, int64_t most=INT64_MAX):
     if type(source) is RecordBatch and is_native((<RecordBatch> source).plan):
         prove(<RecordBatch> source, level)
         return <RecordBatch> source
-    return import_any(source, True, level)
+    return import_any(source, True, level, most)
 
 
-cdef Array import_array(object source, int level=LEVEL_NONE):
+cdef Array import_array(object source, int level=LEVEL_NONE, int64_t most=INT64_MAX):
     cdef RecordBatch batch
     if type(source) is Array and is_native((<Array> source).columns.plan):
         prove((<Array> source).columns, level)
         return <Array> source
-    batch = import_any(source, False, level)
+    batch = import_any(source, False, level, most)
     return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
 
 
@@ -980,29 +980,19 @@ def described_from(source, whole):
     return found if whole else numbered_field(found.fields[0], lambda _: None)
 
 
-def batch_from(source, validate="none"):
+def batch_from(source, validate="none", int64_t most=INT64_MAX):
     """Return a batch of another library as a :class:`RecordBatch` over the same memory; a RecordBatch as it is.
 
     `source` has ``__arrow_c_array__`` or ``__arrow_c_device_array__`` (on the CPU) and is a struct, or it is their pair
-    of PyCapsules; or it has ``__arrow_c_stream__``: all its batches, copied into one if there are several.
+    of PyCapsules; or it has ``__arrow_c_stream__``: all its batches, copied into one if there are several. Of a stream
+    of more than `most` rows only the first ones are read, but more than that.
     """
-    return import_batch(source, level_of(validate))
+    return import_batch(source, level_of(validate), most)
 
 
-def array_from(source, validate="none"):
+def array_from(source, validate="none", int64_t most=INT64_MAX):
     """The same as an :class:`Array`, of any type: a struct becomes an array of structs."""
-    return import_array(source, level_of(validate))
-
-
-def rows_from(source, most):
-    """As `batch_from`; of a stream of more than `most` rows only the first ones, but more than that."""
-    return import_any(source, True, LEVEL_NONE, most)
-
-
-def elements_from(source, most):
-    """The same as `array_from`."""
-    cdef RecordBatch batch = import_any(source, False, LEVEL_NONE, most)
-    return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
+    return import_array(source, level_of(validate), most)
 
 
 def stream_from(source, validate="none"):

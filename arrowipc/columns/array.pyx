@@ -381,9 +381,13 @@ cdef class Array(Compiled, Nested):
         """
         cdef Array array
         nan_equal = nan_equal is not False and check_flag("nan_equal", nan_equal)
-        if not isinstance(other, Array) and not is_foreign(other):
-            return False
-        array = other if isinstance(other, Array) else foreign_elements(other, self.length)
+        if not isinstance(other, Array):
+            if not is_foreign(other):
+                return False
+            from arrowipc.cdata.import_array import array_from
+
+            other = array_from(other, most=self.length)
+        array = other
         if self.length != array.length:
             return False
         if self.columns.plan is not array.columns.plan or self.index != array.index:
@@ -395,8 +399,6 @@ cdef class Array(Compiled, Nested):
                            self.length, nan_equal) != 0
 
     def __eq__(self, other):
-        if isinstance(other, Array):
-            return self.equals(other)
         return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
     def __reduce_ex__(self, protocol):
@@ -574,13 +576,6 @@ cpdef bint is_integer(object i) except -1:
 cpdef bint is_foreign(object data):
     """Whether something hands rows over by the Arrow C interfaces."""
     return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")
-
-
-cdef Array foreign_elements(object data, int64_t most):
-    """Elements of another library; of more than `most`, the first ones, but more than that."""
-    from arrowipc.cdata.import_array import elements_from
-
-    return elements_from(data, most)
 
 
 cdef Array as_array(object data):

@@ -253,9 +253,13 @@ cdef class RecordBatch(Columns, Tabular):
         cdef RecordBatch batch
         nan_equal = nan_equal is not False and check_flag("nan_equal", nan_equal)
         check_metadata = check_metadata is not False and check_flag("check_metadata", check_metadata)
-        if not isinstance(other, RecordBatch) and not is_foreign(other):
-            return False
-        batch = other if isinstance(other, RecordBatch) else foreign_rows(other, self.d.length)
+        if not isinstance(other, RecordBatch):
+            if not is_foreign(other):
+                return False
+            from arrowipc.cdata.import_array import batch_from
+
+            other = batch_from(other, most=self.d.length)
+        batch = other
         if self.d.length != batch.d.length or self.d.plan.n_columns != batch.d.plan.n_columns:
             return False
         if self.plan is not batch.plan and not self.schema.equals(batch.schema, check_metadata):
@@ -263,8 +267,6 @@ cdef class RecordBatch(Columns, Tabular):
         return same_rows(self, batch, nan_equal)
 
     def __eq__(self, other):
-        if isinstance(other, RecordBatch):
-            return self.equals(other)
         return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
     @staticmethod
@@ -419,13 +421,6 @@ def same_rows(RecordBatch batch not None, RecordBatch other not None, bint nan_e
 def names_columns(items):
     """Whether what is in brackets names columns, and no rows."""
     return isinstance(items, (list, tuple)) and len(items) > 0 and all([isinstance(each, str) for each in items])
-
-
-cdef RecordBatch foreign_rows(object data, int64_t most):
-    """Rows of another library; of more than `most`, the first ones, but more than that."""
-    from arrowipc.cdata.import_array import rows_from
-
-    return rows_from(data, most)
 
 
 cdef RecordBatch as_batch(object data):

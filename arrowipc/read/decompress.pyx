@@ -236,14 +236,13 @@ pools = [None] * 4
 def forget_contexts():
     """Free the contexts of codecs that nobody uses at the moment; returns how many."""
     cdef CodecPool pool
-    cdef list idle
-    count = 0
+    cdef list idle = []
     for pool in pools:
         if pool is not None:
             with cython.critical_section(pool):
-                idle, pool.idle = pool.idle, []
-            count += len(idle)
-    return count
+                idle += pool.idle
+                pool.idle = []
+    return len(idle)
 
 
 forgetting.append(forget_contexts)
