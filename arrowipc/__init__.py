@@ -66,9 +66,9 @@ class _Registered:
 
     Methods import what they need when they are called, also from ``__del__``. The interpreter forgets all modules
     before it removes the last objects. It forgets this object, too: then what was imported is registered again.
+    Nothing else may refer to it: its own name is not among those that are noted.
     """
 
-    names = frozenset(("arrowipc", "numpy", "pandas", "polars", "pyarrow", "scipy"))
     modules: "Any" = ()
 
     def __del__(self) -> None:
@@ -78,15 +78,11 @@ class _Registered:
     @classmethod
     def note(cls) -> None:
         """Note what was imported, as the last of what is done at exit."""
-        known = cls.names | stdlib_module_names
-        cls.modules = {
-            name: module
-            for name, module in modules.items()
-            if name.partition(".")[0] in known and type(module) is not cls
-        }
+        known = {"arrowipc", "numpy", "pandas", "polars", "pyarrow", "scipy", *stdlib_module_names}
+        cls.modules = {name: module for name, module in modules.items() if name.partition(".")[0] in known}
 
 
-modules["arrowipc._registered"] = _Registered()  # type: ignore[assignment]
+modules["arrowipc_registered"] = _Registered()  # type: ignore[assignment]
 register(_Registered.note)
 
 # The modules that hold public names, and these.

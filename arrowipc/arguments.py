@@ -6,13 +6,7 @@ from _collections_abc import Mapping  # loaded by now; `collections.abc` also lo
 from _operator import index
 from sys import version_info
 
-from arrowipc.errors import (
-    ArrowIpcError,
-    UnsupportedError,
-    UsageError,
-    printable as printable,  # where it is imported from
-    showable,
-)
+from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, showable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -266,16 +260,14 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
     return checked if any(checked) else None
 
 
-#: What rows and columns have in libraries that compute.
-_COMPUTED = (
-    *("aggregate", "argsort", "describe", "diff", "group_by", "groupby", "groups", "index", "is_nan"),
-    *("join", "join_asof", "max", "mean", "merge", "min", "pivot", "quantile", "query", "sort", "sort_by"),
-    *("sort_values", "std", "sum", "value_counts", "var", "with_columns"),
-)
 #: Names of other libraries, and what we have instead.
 _INSTEAD = {
     **dict.fromkeys(
-        _COMPUTED,
+        (
+            *("aggregate", "argsort", "describe", "diff", "group_by", "groupby", "groups", "index", "is_nan"),
+            *("join", "join_asof", "max", "mean", "merge", "min", "pivot", "quantile", "query", "sort", "sort_by"),
+            *("sort_values", "std", "sum", "value_counts", "var", "with_columns"),
+        ),
         "arrowipc does not compute; to_arrow(), to_polars() and to_pandas() hand the data over to libraries that do",
     ),
     "add_metadata": "with_metadata(metadata)",

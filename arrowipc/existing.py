@@ -93,7 +93,7 @@ class ExistingFile(Closing):
     #: Where the next message may begin: after the last one.
     end: int
     #: A batch with all dictionaries of the file as they stand, and how many there are.
-    last_batch: RecordBatch | None
+    last_batch: RecordBatch | None = None
     num_dictionaries = 0
 
     def __init__(self, path: KnownPath) -> None:
@@ -131,7 +131,6 @@ class ExistingFile(Closing):
         self.batch_blocks: bytes = b"".join([BLOCK.pack(*block) for block in batches])
         self.dictionary_blocks: bytes = b"".join([BLOCK.pack(*block) for block in dictionaries])
         self.num_messages: int = 1 + len(batches) + len(dictionaries)
-        self.last_batch = None
         if dictionaries:
             whole = RecordBatchFileReader(self._file)
             self.last_batch = whole.get_batch(-1)

@@ -10,9 +10,8 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc.arguments import printable
 from arrowipc.cli.sources import Failure, for_shell, looks_arrow
-from arrowipc.errors import ArrowIpcError, MissingPackageError, UsageError, showable
+from arrowipc.errors import ArrowIpcError, MissingPackageError, UsageError, printable, showable
 
 #: Command -> the module that holds it, and what the list of commands says of it.
 COMMANDS = {

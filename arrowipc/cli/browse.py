@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import arrowipc as ipc
-from arrowipc.arguments import printable
 from arrowipc.cli.layout import layout_of
 from arrowipc.cli.outputs import refuse_overwriting
 from arrowipc.cli.sources import about, source, target
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_note
-from arrowipc.errors import ArrowIpcError, showable
+from arrowipc.errors import ArrowIpcError, printable, showable
 from arrowipc.values.preview import NULL, shorten, size_text, type_text, value_text
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc.arguments import printable
 from arrowipc.cli.foreign import FORMATS, format_of
 from arrowipc.cli.recover import searched
 from arrowipc.cli.sources import about, again, for_shell
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
-from arrowipc.errors import ArrowIpcError, UnsupportedError, showable
+from arrowipc.errors import ArrowIpcError, UnsupportedError, printable, showable
 
 #: What each level proves, in the order of rising strictness.
 LEVELS = {
@@ -92,7 +91,7 @@ def _opens(data: Any) -> bool:
 
 
 def _say(file: str, report: dict[str, Any]) -> None:
-    name = "standard input" if file == "-" else printable(showable(file))
+    name = "standard input" if file == "-" else showable(file)
     if report["format"] is None and report["damage"]:
         _say_foreign(file, name, report["damage"][0]["reason"])
         return

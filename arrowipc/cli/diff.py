@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc.arguments import printable
 from arrowipc.cli.sources import opened
 from arrowipc.cli.terminal import (
     FINE_JSON,
@@ -25,7 +24,7 @@ from arrowipc.cli.terminal import (
     say_line,
     width,
 )
-from arrowipc.errors import UsageError, showable
+from arrowipc.errors import UsageError, printable, showable
 from arrowipc.values.dictionary_encode import rebatch
 from arrowipc.values.preview import shorten, value_text
 
@@ -170,7 +169,7 @@ def _both(left: Any, right: Any, at: int) -> tuple[Any, Any, str, str]:
 
 def _tail(path: str, most: int) -> str:
     """A path without its beginning: names differ at their ends."""
-    path = printable(showable(path))
+    path = showable(path)
     return path if len(path) <= most else "..." + path[3 - most :]
 
 

@@ -96,10 +96,7 @@ class _Writer:
     """Writes batches one by one."""
 
     def __init__(self, write: Callable[[ipc.RecordBatch], None]) -> None:
-        self._write = write
-
-    def write_batch(self, batch: ipc.RecordBatch) -> None:
-        self._write(batch)
+        self.write_batch = write
 
 
 @contextmanager
@@ -110,11 +107,10 @@ def foreign_writer(path: str, kind: str, schema: ipc.Schema, codec: str | None, 
     if kind == "ndjson":
         _check_names(schema)
         with target(path, terminal=True) as file:
-            yield _Writer(lambda batch: _write_lines(file, batch))
+            yield _Writer(partial(_write_lines, file))
         return
     start = _csv_writer if kind == "csv" else partial(_parquet_writer, codec or "zstd", level)
-    with ExitStack() as stack:
-        file = stack.enter_context(target(path, terminal=kind == "csv"))
+    with target(path, terminal=kind == "csv") as file, ExitStack() as stack:
         with _naming_column(kind, start, schema):
             write = start(file, schema, stack)
 
@@ -136,8 +132,8 @@ def _parquet_writer(
     codec: str, level: int | None, file: Any, schema: ipc.Schema, stack: ExitStack
 ) -> Callable[[ipc.RecordBatch], None]:
     pa, parquet = require("pyarrow", "writing Parquet"), require("pyarrow.parquet", "writing Parquet")
-    made = parquet.ParquetWriter(file, pa.schema(schema), compression=codec, compression_level=level)
-    writer = stack.enter_context(made)
+    writer = parquet.ParquetWriter(file, pa.schema(schema), compression=codec, compression_level=level)
+    stack.enter_context(writer)
     return lambda batch: writer.write_batch(pa.record_batch(batch))
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import arrowipc as ipc
-from arrowipc.arguments import printable
 from arrowipc.cli.terminal import counted
-from arrowipc.errors import ArrowIpcError
+from arrowipc.errors import ArrowIpcError, printable
 from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
 from arrowipc.read.file_decoder import MAGIC, TAIL_SIZE, footer_range
 from arrowipc.values.preview import shorten, type_text

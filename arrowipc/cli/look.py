@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import arrowipc as ipc
-from arrowipc.arguments import printable
 from arrowipc.cli.sources import about, opened, source
 from arrowipc.cli.terminal import (
     FILE,
@@ -19,6 +18,7 @@ from arrowipc.cli.terminal import (
     say_line,
     width,
 )
+from arrowipc.errors import printable
 from arrowipc.values.preview import shorten
 
 if TYPE_CHECKING:

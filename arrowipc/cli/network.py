@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc.arguments import printable
 from arrowipc.cli.outputs import checked_output, codec_option, output_options
 from arrowipc.cli.sources import about, sink
 from arrowipc.cli.terminal import (
@@ -23,7 +22,7 @@ from arrowipc.cli.terminal import (
     say_line,
     say_written,
 )
-from arrowipc.errors import UsageError
+from arrowipc.errors import UsageError, printable
 
 
 @click.command()

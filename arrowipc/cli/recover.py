@@ -8,11 +8,10 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc.arguments import printable
 from arrowipc.cli.outputs import checked_output, codec_option, output_options
 from arrowipc.cli.sources import about, again, sink
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line, say_note
-from arrowipc.errors import ArrowIpcError, FormatError
+from arrowipc.errors import ArrowIpcError, FormatError, printable
 
 SHOWN = 20
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 import arrowipc as ipc
-from arrowipc.arguments import printable
 from arrowipc.cli.outputs import checked_output, named_batches, output_options, write_batches
 from arrowipc.cli.sources import about, again, is_gzip, source
 from arrowipc.cli.terminal import (
@@ -38,6 +37,7 @@ from arrowipc.cli.terminal import (
     width,
 )
 from arrowipc.dataset.filters import columns_tested, from_text, rows_passing
+from arrowipc.errors import printable
 from arrowipc.values.preview import NULL, shorten, type_text, value_text
 
 #: Widest cell of a table.

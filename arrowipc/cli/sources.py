@@ -15,8 +15,7 @@ from typing import Any, BinaryIO
 import click
 
 import arrowipc as ipc
-from arrowipc.arguments import printable
-from arrowipc.errors import ArrowIpcError, LimitError, missing_package
+from arrowipc.errors import ArrowIpcError, LimitError, missing_package, printable
 from arrowipc.write.atomic_file import KnownPath, open_path
 
 TERMINAL = "standard input is a terminal; give a file, or pipe data in"

@@ -10,7 +10,6 @@ import click
 
 import arrowipc as ipc
 from arrowipc import datatypes as at
-from arrowipc.arguments import printable
 from arrowipc.cli.sources import about, source
 from arrowipc.cli.terminal import (
     FILE,
@@ -26,6 +25,7 @@ from arrowipc.cli.terminal import (
     say_line,
     width,
 )
+from arrowipc.errors import printable
 from arrowipc.values.dtypes import dtype_of
 from arrowipc.values.preview import shorten, size_text, type_text, value_text
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from arrowipc import datatypes as at
-from arrowipc.arguments import printable
 from arrowipc.columns.extensions import FineTimes
 from arrowipc.errors import showable
 from arrowipc.values.preview import scalar_text
@@ -104,7 +103,7 @@ def plain_table() -> Table:
 
 def say_note(text: str) -> None:
     """Print a line on stderr; control characters are escaped, because file names may contain them."""
-    click.echo(printable(showable(text)), err=True)
+    click.echo(showable(text), err=True)
 
 
 def say_written(path: str, kind: str, rows: int, batches: int, as_json: bool) -> None:

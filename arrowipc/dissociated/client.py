@@ -20,7 +20,7 @@ from arrowipc.limits import Limits
 from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.read.framing import message_of
 from arrowipc.read.stream_decoder import StreamDecoder
-from arrowipc.reader import BatchReader
+from arrowipc.reader import BatchReader, Closing
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -338,7 +338,7 @@ def connect(
     return Client(link, decoder, options.limits).begin(timeout)
 
 
-class Channel:
+class Channel(Closing):
     """Connections to a server that are kept, for streams that are read one after the other.
 
     A stream that was read to its end leaves its connection to the next one, and with it the way into the
@@ -407,9 +407,3 @@ class Channel:
         self._closed = True
         while self._idle:
             self._idle.pop().close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

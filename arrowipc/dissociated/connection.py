@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arrowipc.arguments import described
 from arrowipc.dissociated.protocol import NUMBERS, WITH_BODY, BodyType, body_tag, metadata_prefix
 from arrowipc.errors import UsageError
+from arrowipc.reader import Closing
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from arrowipc.dissociated.memory.address_pairs import Pairs
     from arrowipc.limits import Limits
     from arrowipc.read.framing import Message
@@ -49,7 +48,7 @@ class Frame(NamedTuple):
     handles: tuple[int, ...] = ()  #: file descriptors that came with it; the receiver's from now on
 
 
-class Connection(ABC):
+class Connection(Closing, ABC):
     """One end of a connection."""
 
     #: Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
@@ -108,7 +107,7 @@ class Connection(ABC):
         """
         return []
 
-    def expect(self, number: int | None) -> None:  # noqa: B027 - most take what comes, in its order
+    def expect(self, number: int | None) -> None:  # most take what comes, in its order
         """Say which message waits for its body; a transport that can look for it takes it first.
 
         Bodies are found by the low 32 bits of their tags.
@@ -124,7 +123,7 @@ class Connection(ABC):
         """Why the peer ended the connection (`protocol.Reason`), where the transport tells."""
         return None
 
-    def refuse(self, reason: int) -> None:  # noqa: B027 - a transport that is not ours has no message for it
+    def refuse(self, reason: int) -> None:  # a transport that is not ours has no message for it
         """Send the reason why the connection will be closed, if that needs no waiting."""
 
     @property
@@ -137,7 +136,7 @@ class Connection(ABC):
         """Seconds more to wait for what arrives, where the transport does not tell how much of it came."""
         return 0.0
 
-    def interrupt(self) -> None:  # noqa: B027 - see the transports
+    def interrupt(self) -> None:  # see the transports
         """Wake the thread that waits for `fileno`, from any thread; nothing needs to arrive afterwards."""
 
     @abstractmethod
@@ -176,12 +175,6 @@ class Connection(ABC):
                 if self.at_end:
                     raise ConnectionResetError(f"{self.name} closed the connection before it read everything")
             wait([self], deadline, f"{self.name} to take what is sent to it", sending=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Listener(ABC):

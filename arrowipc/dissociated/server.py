@@ -23,10 +23,9 @@ from arrowipc.dissociated.session import MOST_ASKED, ROOM_INTERVAL, Books, Roles
 from arrowipc.dissociated.uri import DissociatedUri, new_tag
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.limits import Limits
+from arrowipc.reader import Closing
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from arrowipc.dissociated.connection import OfferedMemory
 
 #: Seconds that a client has to take what was sent before it is told why its connection ends.
@@ -42,7 +41,7 @@ KEPT_ERRORS = 100
 KEPT_TEXT = 4000
 
 
-class Server:
+class Server(Closing):
     """Serves named streams to any number of clients at once, until it is closed.
 
     A server without references ends too, once no client is connected.
@@ -319,12 +318,6 @@ class Server:
                 thread.join()
         close_endpoint(self._endpoint)
         self._alarm.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc.arguments import check_choice, printable, with_field_docs
-from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError
+from arrowipc.arguments import check_choice, with_field_docs
+from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, printable
 from arrowipc.inspection.damage import Ledger, counted
 from arrowipc.inspection.recover import ByBlocks, blocks_of, footer_outline
 from arrowipc.inspection.resync import END, MAGICS, NOT_ZERO, Search, find_footer, find_place

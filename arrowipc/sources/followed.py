@@ -13,7 +13,7 @@ from arrowipc.errors import ArrowIpcError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.read.framing import checksum_of, message_kind, message_of
 from arrowipc.sources.file_objects import read_at
-from arrowipc.sources.locks import locked
+from arrowipc.sources.locks import lock, unlock
 from arrowipc.sources.source import CONTINUATION
 
 #: Seconds between two looks at a file: where nothing tells of changes, and where inotify does (not of all, on NFS).
@@ -82,10 +82,8 @@ class FollowedPath:
             mine = os.fstat(self._file.fileno())
             replaced = now is not None and not os.path.samestat(now, mine)
             # Before the last look: what a writer wrote until it went is read.
-            is_left = False
-            if replaced:
-                with locked(self._file.fileno(), 0, shared=True) as is_left:
-                    pass
+            is_left = replaced and lock(self._file.fileno(), 0, shared=True)
+            unlock(self._file.fileno())
             if mine.st_size < self._at:  # cut short and begun again
                 self._at = 0
             block = self._whole_message()

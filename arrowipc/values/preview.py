@@ -11,9 +11,9 @@ import sys
 from bisect import bisect_right
 
 from arrowipc import datatypes as at
-from arrowipc.arguments import printable
 from arrowipc.columns.array import Array
 from arrowipc.columns.extensions import STORED_TIMES
+from arrowipc.errors import printable
 from arrowipc.intervals import DayTime, MonthDayNano
 
 TYPE_CHECKING = False

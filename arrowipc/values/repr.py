@@ -11,7 +11,7 @@ from bisect import bisect_right
 from html import escape
 from itertools import accumulate
 
-from arrowipc.arguments import printable
+from arrowipc.errors import printable
 from arrowipc.types import DataType, Decimal, Dictionary, Field, FloatingPoint, Int
 from arrowipc.values.preview import CUT, NULL, shorten, type_text, value_text, values_text
 

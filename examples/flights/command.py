@@ -7,8 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from arrowipc.arguments import printable
-from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.errors import ArrowIpcError, UsageError, printable
 from arrowipc.sources.files import find_files
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")

@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arrowipc.arguments import printable
+from arrowipc.errors import printable
 
 if TYPE_CHECKING:
     from pipeline import Job

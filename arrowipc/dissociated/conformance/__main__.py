@@ -6,14 +6,13 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator
 
-from arrowipc.arguments import printable
 from arrowipc.dissociated.conformance.clients import Client, check_client
 from arrowipc.dissociated.conformance.items import ITEMS, REQUIRED
 from arrowipc.dissociated.conformance.servers import Result, Subject, check_server
 from arrowipc.dissociated.conformance.vectors import as_json
 from arrowipc.dissociated.protocol import ident_of
 from arrowipc.dissociated.uri import DissociatedUri
-from arrowipc.errors import ArrowIpcError
+from arrowipc.errors import ArrowIpcError, printable
 
 EPILOG = """levels: M the text says MUST, S should, I implies it, O allows it; L is a rule of arrowipc where the text
 is silent. Exit code: 0 all items of level M, S and I are met (--strict: all items); 1 some are not; 2 nothing could be

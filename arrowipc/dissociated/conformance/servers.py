@@ -17,6 +17,7 @@ from arrowipc.dissociated.protocol import WITH_BODY, check_offered_tag
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError
 from arrowipc.read.framing import message_kind
+from arrowipc.reader import Closing
 
 __all__ = ["check_server"]
 
@@ -36,7 +37,7 @@ class Result(NamedTuple):
     came: str
 
 
-class Wire:
+class Wire(Closing):
     """Connections of a client that obeys no rule by itself, and what came over them."""
 
     def __init__(self, uris: Sequence[DissociatedUri], timeout: float, connect: Any = schemes.connect) -> None:
@@ -155,10 +156,7 @@ class Wire:
         ]
         return "; ".join(words)
 
-    def __enter__(self) -> Wire:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for each in self.connections:
             each.close()
 

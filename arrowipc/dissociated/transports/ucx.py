@@ -183,14 +183,13 @@ class UcxConnection(Connection):
 
     def complete(self, operation: ucx_worker.Operation, deadline: Deadline, what: str) -> None:
         """Wait until an operation is over; the caller holds the lock."""
+        self.progress()
         while not operation.is_done():
-            self.progress()
-            if operation.is_done():
-                break
             if self._closed or self._ended:
                 raise ConnectionResetError(f"{self.name} is gone: {what}")
-            if not deadline.left or (self.worker.arm() and not wait_readable([self.worker], deadline)):
+            if not wait_briefly([self.worker], deadline):
                 raise TimeoutError(f"{self.name} did not answer in {deadline.timeout:g} s: {what}{LONGER}")
+            self.progress()
         if operation.status < 0:
             raise operation.failure(f"{self.name}: {what}")
 
@@ -235,34 +234,34 @@ class UcxConnection(Connection):
         deadline = Deadline(seconds)
         worker = self.worker
         try:
-            progress_until([worker], lambda: worker.num_outstanding == 0 or bool(worker.failure), deadline)
+            progress_until([worker], lambda: worker.num_outstanding == 0 or worker.failure, deadline)
             if worker.num_outstanding == 0 and not worker.failure:
                 ended = worker.hang_up()
-                progress_until([worker], lambda: ended.is_done() or bool(worker.failure), deadline)
+                progress_until([worker], lambda: ended.is_done() or worker.failure, deadline)
         except OSError:
             return True  # gone already
         return worker.num_outstanding == 0 or bool(worker.failure)
 
 
-def progress_until(workers: Sequence[ucx_worker.Worker], done: Callable[[], bool], deadline: Deadline) -> None:
+def progress_until(workers: Sequence[ucx_worker.Worker], done: Callable[[], object], deadline: Deadline) -> None:
     """Progress until something is done, or the deadline passed."""
     while not done():
         for worker in workers:
             worker.progress()
         # What this progress brought is seen a moment later.
-        if not done() and (
-            not deadline.left or (all(worker.arm() for worker in workers) and not wait_readable(workers, deadline))
-        ):
+        if not done() and not wait_briefly(workers, deadline):
             return
 
 
-def wait_readable(workers: Sequence[ucx_worker.Worker], deadline: Deadline) -> bool:
-    """Wait for one of the workers, which are armed, or a moment; False: the deadline passed."""
-    poll = select.poll()
-    for worker in workers:
-        poll.register(worker.fileno(), select.POLLIN)
+def wait_briefly(workers: Sequence[ucx_worker.Worker], deadline: Deadline) -> bool:
+    """Wait until something happens to one of the workers, or a moment; False: the deadline passed."""
     left = deadline.left
-    return bool(poll.poll(1000 * min(left, POLL_INTERVAL))) or left != 0
+    if left and all(worker.arm() for worker in workers):
+        poll = select.poll()
+        for worker in workers:
+            poll.register(worker.fileno(), select.POLLIN)
+        poll.poll(1000 * min(left, POLL_INTERVAL))
+    return left != 0
 
 
 # -- addresses -----------------------------------------------------------------------------------------------

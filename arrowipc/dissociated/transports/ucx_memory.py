@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,11 +111,7 @@ class UcxPeerMemory(PeerMemory):
             key = self._key or self._open(pairs.start)
             place = key.place(pairs.start)
             if place is None:
-
-                def copy(places: Sequence[Place], target: memoryview) -> None:
-                    self._fetch(key, places, target)
-
-                message = copied(self._connection.name, metadata, pairs, limits, reads, copy)
+                message = copied(self._connection.name, metadata, pairs, limits, reads, partial(self._fetch, key))
                 # Not after an error: what is still being fetched must not go back to the server.
                 returned(addresses)
                 return message

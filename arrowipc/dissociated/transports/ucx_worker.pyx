@@ -650,9 +650,9 @@ cdef class Worker:
             if arrived.descriptor != NULL:
                 ucp.am_data_release(handle, arrived.descriptor)
             free(arrived)
-        if self.mailbox.failure == UCS_OK and (self.has_messages_under_way() or self.is_unanswered(ep)):
+        if self.mailbox.failure == UCS_OK and self.is_needed(ep):
             self.break_off(handle, ep)
-            if self.has_messages_under_way() or self.is_unanswered(ep):
+            if self.is_needed(ep):
                 # UCX 1.13 would abort the process, and 1.22 frees twice. So the worker stays, with the memory that it
                 # reads and writes; nobody progresses it any more.
                 Py_INCREF(self.context)
@@ -677,22 +677,15 @@ cdef class Worker:
         while self.spent:
             ucp.rkey_destroy(<void*> <uintptr_t> self.spent.pop())
 
-    cdef bint has_messages_under_way(self):
-        cdef Operation operation
-        for operation in self.outstanding:
-            if (operation.is_send or operation.has_target) and not operation.ticket.is_done:
-                return True
-        return False
-
-    cdef bint is_unanswered(self, void* ep):
-        """Whether the connection does not stand, and this UCX aborts the process of whoever drops it then, as 1.13."""
+    cdef bint is_needed(self, void* ep):
+        """Whether messages are under way; or the connection does not stand, which makes older UCX abort the process."""
         cdef unsigned int major, minor, release
         cdef Operation operation
         ucp.get_version(&major, &minor, &release)
-        if ep != NULL and major == 1 and minor < 18:
-            for operation in self.outstanding:
-                if not (operation.is_send or operation.has_target or operation.ticket.is_done):
-                    return True
+        for operation in self.outstanding:
+            if not operation.ticket.is_done and (operation.is_send or operation.has_target
+                                                 or ep != NULL and major == 1 and minor < 18):
+                return True
         return False
 
     cdef void break_off(self, void* handle, void* ep) noexcept:
