@@ -23,9 +23,8 @@ from arrowipc.arguments import (
     instance_of,
     items_of,
     metadata_of,
-    printable,
 )
-from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.errors import ArrowIpcError, UsageError, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,8 +84,11 @@ class Described(Immutable):
         known = isinstance(other, Described) or hasattr(other, "__arrow_c_schema__")
         return self.equals(other) if known else NotImplemented
 
-    def __hash__(self) -> int:
+    def _key(self, exact: bool) -> Any:
         raise NotImplementedError
+
+    def __hash__(self) -> int:
+        return hash(self._key(False))
 
     def __arrow_c_schema__(self) -> object:
         """Export as an ``arrow_schema`` PyCapsule."""
@@ -144,9 +146,6 @@ class DataType(Described):
     def _key(self, exact: bool) -> tuple[Any, ...]:
         """Return what equality compares: the class and its parameters, children replaced by their keys."""
         return (type(self), *self._parameters().values())
-
-    def __hash__(self) -> int:
-        return hash(self._key(False))
 
     def __str__(self) -> str:
         return self._spelling
@@ -260,9 +259,6 @@ class Field(Described, Hints):
             return (self.name, self.nullable, key, self.metadata)
         return (self.name, self.nullable, key) if named else (self.nullable, key)
 
-    def __hash__(self) -> int:
-        return hash(self._key(False))
-
     def __str__(self) -> str:
         return f"{printable(self.name)}: {self.type}{'' if self.nullable else ' not null'}"
 
@@ -335,9 +331,8 @@ class Int(DataType):
     signed: bool
 
     def __new__(cls, bit_width: int, signed: bool) -> Self:
-        return filled(
-            cls, check_choice("Int: bit_width", bit_width, (8, 16, 32, 64)), check_flag("Int: signed", signed)
-        )
+        width = check_choice("Int: bit_width", bit_width, (8, 16, 32, 64))
+        return filled(cls, width, check_flag("Int: signed", signed))
 
     def __str__(self) -> str:
         return f"int{self.bit_width}" if self.signed else f"uint{self.bit_width}"
