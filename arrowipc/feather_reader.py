@@ -33,10 +33,8 @@ class FeatherReader(RecordBatchFileReader):
     def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
         options = read_options(keywords)
         self._begin(source, options, FEATHER_V1)
-        try:
+        with self:
             copy = self._copy(options.limits or Limits())
-        finally:
-            self.close()
         super().__init__(copy, **keywords)
         self._remember(options, source)
 

@@ -105,3 +105,4 @@ cdef extern from * nogil:
 
 # An `arrow_device_array` capsule of a RecordBatch or Array whose memory is on that device; it is not read.
 cdef object device_capsule(object exported, int32_t device_type, int64_t device_id, void* sync_event)
+cdef int check_requested(object requested_schema) except -1

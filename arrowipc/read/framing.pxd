@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from arrowipc._core cimport Memory, Source
 from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.loads cimport load_i32
-from arrowipc.inline.plan cimport Envelope, LimitsData
+from arrowipc.inline.plan cimport BatchHeader, Envelope, LimitsData
 
 cdef enum Frame:
     FRAME_MORE = 0      # more input is needed
@@ -151,4 +151,6 @@ cdef Message open_apart(object metadata, object body, object limits)
 cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const BodyPart* parts, int32_t n_parts,
                          int64_t alignment, object owners)
 cdef str kind_name(int kind)
+# Open the RecordBatch table of a message, also that of a dictionary; 0: the message has none.
+cdef int find_batch(Message message, BatchHeader* header) except -1
 

@@ -826,7 +826,6 @@ cdef object stored_piece(const BodyPart* part, object owner):
 
 
 cdef int find_batch(Message message, BatchHeader* header) except -1:
-    """Open the RecordBatch table of a message, also that of a dictionary; 0: the message has none."""
     cdef Table table = message.envelope.header
     cdef Fault fault
     if message.envelope.kind == MessageHeader_DictionaryBatch:

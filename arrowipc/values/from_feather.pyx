@@ -104,16 +104,15 @@ cdef class FeatherFile:
                              "more than Limits.overlap_bytes")
         at = offset if size else 0
         stop = at + size
-        wanted, parts, has_offsets = [], [], primitive in OFFSETS
+        wanted, parts = [], [] if nulls else [None]
         if nulls:
             wanted.append((<object> length + 7) // 8)
-        if has_offsets:
+        if primitive in OFFSETS:
             wanted.append((<object> length + 1) * OFFSETS[primitive])
         for needed in wanted:
             parts.append(self.source.part(at, min(needed, stop - at)))
             at = min(at + (needed if self.version < PADDED_SINCE else -(-needed // 8) * 8), stop)
-        buffers = [*([] if nulls else [None]), *parts, self.source.part(at, stop - at)]
-        return primitive, (length, nulls), buffers
+        return primitive, (length, nulls), [*parts, self.source.part(at, stop - at)]
 
     cdef tuple column(self, const Table* table, object limits):
         """The field, node, buffers and dictionary of a Column."""

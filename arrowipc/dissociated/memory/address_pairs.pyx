@@ -11,14 +11,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Memory, Source, export_bytes, open_batch, raise_fault
+from arrowipc._core cimport Memory, Source, export_bytes
 from arrowipc.inline.body_parts cimport BodyPart
-from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
-from arrowipc.inline.flatbuf cimport Table, fb_table
 from arrowipc.inline.loads cimport load_i64, load_u64
 from arrowipc.inline.plan cimport BatchHeader
-from arrowipc.read.framing cimport Message, Pieces, open_apart
+from arrowipc.read.framing cimport Message, Pieces, find_batch, open_apart
 
 from arrowipc.errors import FormatError
 from arrowipc.read.framing import message_of
@@ -38,15 +36,8 @@ cdef uint64_t MOST = <uint64_t> 1 << 62     # bytes that sums of lengths and add
 
 cdef int open_buffers(Message message, BatchHeader* out) except -1:
     """The Buffer vector of a RecordBatch or DictionaryBatch message."""
-    cdef Table table = message.envelope.header
-    cdef Fault fault
-    if message.envelope.kind == MessageHeader_DictionaryBatch:
-        if fb_table(&message.envelope.header, DictionaryBatch_data, &table) <= 0:
-            raise FormatError("DictionaryBatch.data is missing, or does not lie inside the metadata")
-    elif message.envelope.kind != MessageHeader_RecordBatch:
+    if not find_batch(message, out):
         raise FormatError(f"a {message.kind} message has no buffers")
-    if open_batch(&table, out, &fault) < 0:
-        raise_fault(&fault)
     return 0
 
 

@@ -5,11 +5,10 @@ them. What cannot be known so, such as compressed bodies, is an `UnsupportedErro
 """
 
 cimport cython
-from cpython.pycapsule cimport PyCapsule_IsValid
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 
 from arrowipc._core cimport Source, export_bytes, open_batch, raise_fault
-from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, device_capsule
+from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, check_requested, device_capsule
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.body_parts cimport padding, stored_size
 from arrowipc.inline.fault cimport Fault
@@ -186,9 +185,7 @@ cdef class DeviceBatch:
     def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
         """Export as a struct array on the device: ``arrow_schema`` and ``arrow_device_array`` PyCapsules."""
         check_keywords(kwargs)
-        if requested_schema is not None and not PyCapsule_IsValid(requested_schema, "arrow_schema"):
-            raise UsageError("requested_schema: expected an 'arrow_schema' PyCapsule or None, "
-                             f"found {type(requested_schema).__name__}")
+        check_requested(requested_schema)
         return export_schema(self.schema), device_capsule(
             self.columns, self.where.device_type, self.where.device_id, <void*> <uintptr_t> self.where.sync_event
         )
