@@ -28,9 +28,9 @@ from arrowipc.inline.gather cimport (
     AHEAD, Lists, Piece, Rows, Run, check_list_views, check_views, copy_bits, copy_runs, copy_texts,
     first_code, fitting_views, gather_bits, gather_codes, gather_data, gather_members, gather_offsets, gather_runs,
     gather_words, home_of, keep_words, line_up, list_runs, move_lists, move_views, number_bits, repeat_bits,
-    repeat_data, repeat_offsets, repeat_words, run_offsets, runs_of_bits, spread_lists, spread_runs, write_runs,
+    repeat_words, run_offsets, runs_of_bits, spread_lists, spread_runs, write_runs,
 )
-from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, has_offsets, width_of
+from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, width_of
 from arrowipc.inline.loads cimport (
     add_overflows, bitmap_bytes, count_bits, get_bit, loose_i64, loose_u64, mul_overflows, popcount64, prefetch,
     round_up,
@@ -511,7 +511,7 @@ cdef class Taker:
     # -- several times --
 
     cdef int repeat(self, int32_t f, int64_t first, const int64_t* times, int64_t n_times, int64_t n) except -1:
-        """Values of one buffer, texts, or lists of numbers of the rows from `first` on, each so often; `n` in all."""
+        """Values of one buffer of the rows from `first` on, each so often; `n` in all."""
         cdef const FieldPlan* field = &self.plan.d.fields[f]
         cdef int32_t buffer = field.first_buffer
         cdef int64_t width = width_of(field, 1)
@@ -528,8 +528,6 @@ cdef class Taker:
         if field.layout == LAYOUT_BOOL:
             out = self.put_repeated(self.pieces.values, self.pieces.shift, times, n_times, n)
             return self.put(buffer + 1, out, bitmap_bytes(n))
-        if LAYOUTS[field.layout].buffers[1].kind == BUFFER_OFFSETS:
-            return self.repeat_spans(f, <int32_t> width, times, n_times, n)
         out = self.room(n, width)
         if width:
             with nogil:
@@ -543,22 +541,6 @@ cdef class Taker:
         with nogil:
             repeat_bits(out, bits, start, times, n_times)
         return out
-
-    cdef int repeat_spans(self, int32_t f, int32_t width, const int64_t* times, int64_t n_times, int64_t n) except -1:
-        cdef int64_t unit = self.unit_of(f), total
-        cdef uint8_t* offsets = self.room(n + 1, width)
-        cdef uint8_t* out
-        cdef Fault fault
-        if LAYOUTS[self.plan.d.fields[f].layout].n_children:
-            self.has_numbers(f)
-        with nogil:
-            total = repeat_offsets(offsets, self.pieces, width, times, n_times, f, &fault)
-        self.check_total(f, width, total, &fault)
-        out = self.room(total, unit)
-        with nogil:
-            repeat_data(out, unit, offsets, self.pieces, width, times, n_times)
-        self.put(self.plan.d.fields[f].first_buffer + 1, offsets, (n + 1) * width)
-        return self.put_between(f, out, total)
 
     cdef int share(self, int32_t f, const ColumnsData* d) except -1:
         """Field `f` and everything below it as it is in other columns."""
@@ -1009,8 +991,7 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
     out.d.length = n
     for i in range(source.plan.d.n_columns):
         field = &source.plan.d.fields[source.plan.d.columns[i]]
-        if most > 1 and (LAYOUT_BOOL <= field.layout <= LAYOUT_VIEW
-                         or has_offsets(field.layout) and taker.has_numbers(source.plan.d.columns[i])):
+        if most > 1 and field.layout in (LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_VIEW):
             taker.repeat(source.plan.d.columns[i], first, times, n_times, n)
             continue
         if rows.numbers == NULL:
