@@ -8,6 +8,7 @@ counted before it is made.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM, PyList_GetSlice, PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_FromLong, PyLong_FromLongLong, PyLong_FromUnsignedLongLong
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
@@ -17,6 +18,7 @@ cimport cython
 
 from arrowipc._core cimport Columns, DictionaryPlan, Recent, field_name, field_path
 from arrowipc.inline.bits cimport load_int
+from arrowipc.inline.datetimes cimport SECONDS_PER_DAY, UTC, import_datetime, new_time, new_timedelta
 from arrowipc.inline.element cimport (
     find_run, index_at, load_unsigned, member_at, next_run, span, validity, word_span,
 )
@@ -43,20 +45,6 @@ cdef extern from "Python.h":
     void* PyUnicode_DATA(object text) noexcept
     bint PyGC_Disable()
     bint PyGC_Enable()
-
-# Not cpython.datetime: to cimport that is to import datetime together with this module, which takes 5 ms.
-cdef extern from *:
-    """
-    #include <datetime.h>
-
-    static int arrowipc_import_datetime(void) {
-        PyDateTime_IMPORT;
-        return PyDateTimeAPI == NULL ? -1 : 0;
-    }
-    """
-    int import_datetime "arrowipc_import_datetime"() except -1
-    object new_timedelta "PyDelta_FromDSU"(int days, int seconds, int microseconds)
-    object new_time "PyTime_FromTime"(int hour, int minute, int second, int microsecond)
 
 cdef enum:
     # A plan nests 64 levels at most, and so does each dictionary inside it; this only bounds the C stack.
@@ -406,12 +394,10 @@ cdef object MonthDayNano = None
 cdef object EPOCH = None            # datetime(1970, 1, 1)
 cdef object EPOCH_UTC = None
 cdef object EPOCH_DATE = None
-cdef object UTC = None
 cdef Recent recent_zones = Recent(16)   # name -> tzinfo
 
 # Seconds from the epoch to the first and past the last moment that datetime can express, in whole days too.
 cdef enum:
-    SECONDS_PER_DAY = 86400
     FIRST_DAY = -719162             # 0001-01-01
     LAST_DAY = 2932896              # 9999-12-31
     LAST_TIMEDELTA_DAY = 999999999
@@ -452,18 +438,17 @@ cdef object interval(const uint8_t* p, int32_t unit):
 
 cdef int ready_datetime() except -1:
     """Import datetime, whose C functions may be called from then on."""
-    global EPOCH, EPOCH_UTC, EPOCH_DATE, UTC
-    if UTC is None:
-        import_datetime()
+    global EPOCH, EPOCH_UTC, EPOCH_DATE
+    import_datetime()
+    if EPOCH_DATE is None:
         import datetime
 
         with cython.critical_section(recent_zones):
-            if UTC is None:
+            if EPOCH_DATE is None:
                 EPOCH = datetime.datetime(1970, 1, 1)
                 EPOCH_UTC = EPOCH.replace(tzinfo=datetime.timezone.utc)
-                EPOCH_DATE = datetime.date(1970, 1, 1)
                 in_order()
-                UTC = datetime.timezone.utc
+                EPOCH_DATE = datetime.date(1970, 1, 1)
     in_order()
     return 0
 
@@ -526,7 +511,7 @@ cdef object moment(int64_t ticks, int32_t unit, object zone):
         return since
     if zone is None:
         return EPOCH + since
-    if zone is UTC:
+    if <PyObject*> zone == UTC:
         return EPOCH_UTC + since
     try:
         return (EPOCH_UTC + since).astimezone(zone)

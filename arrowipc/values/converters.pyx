@@ -32,6 +32,11 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, field_path
 from arrowipc.inline.bits cimport largest, load_int, ones, store_int
+from arrowipc.inline.datetimes cimport (
+    SECONDS_PER_DAY, UTC, day_of, delta_days, delta_microseconds, delta_seconds, hour_of, import_datetime, is_date,
+    is_datetime, is_delta, is_plain_date, is_plain_datetime, is_plain_delta, is_time, microsecond_of, minute_of,
+    month_of, second_of, time_hour, time_microsecond, time_minute, time_second, time_zone_of, year_of, zone_of,
+)
 from arrowipc.inline.fbs_layout cimport (
     DateUnit_DAY, IntervalUnit_DAY_TIME, IntervalUnit_YEAR_MONTH, Precision_DOUBLE, Precision_SINGLE,
     TimeUnit_MILLISECOND, Type_Date, Type_Decimal, Type_Duration, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,
@@ -43,7 +48,7 @@ from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST,
     LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR64, LAYOUT_VIEW, Extent, FieldPlan, Node,
 )
-from arrowipc.inline.threads cimport FREE_THREADED, in_order
+from arrowipc.inline.threads cimport FREE_THREADED
 from arrowipc.metadata.schema_reader cimport plan_field
 
 import sys
@@ -58,43 +63,6 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
-# Not cpython.datetime: to cimport that is to import datetime together with this module, which takes 5 ms.
-cdef extern from *:
-    """
-    #include <datetime.h>
-
-    static int arrowipc_scalars_datetime(void) {
-        PyDateTime_IMPORT;
-        return PyDateTimeAPI == NULL ? -1 : 0;
-    }
-    """
-    int import_datetime "arrowipc_scalars_datetime"() except -1
-    bint is_datetime "PyDateTime_Check"(object value) noexcept
-    bint is_plain_datetime "PyDateTime_CheckExact"(object value) noexcept
-    bint is_date "PyDate_Check"(object value) noexcept
-    bint is_plain_date "PyDate_CheckExact"(object value) noexcept
-    bint is_time "PyTime_Check"(object value) noexcept
-    bint is_delta "PyDelta_Check"(object value) noexcept
-    bint is_plain_delta "PyDelta_CheckExact"(object value) noexcept
-    int year_of "PyDateTime_GET_YEAR"(object value) noexcept
-    int month_of "PyDateTime_GET_MONTH"(object value) noexcept
-    int day_of "PyDateTime_GET_DAY"(object value) noexcept
-    int hour_of "PyDateTime_DATE_GET_HOUR"(object value) noexcept
-    int minute_of "PyDateTime_DATE_GET_MINUTE"(object value) noexcept
-    int second_of "PyDateTime_DATE_GET_SECOND"(object value) noexcept
-    int microsecond_of "PyDateTime_DATE_GET_MICROSECOND"(object value) noexcept
-    PyObject* zone_of "PyDateTime_DATE_GET_TZINFO"(object value) noexcept
-    int time_hour "PyDateTime_TIME_GET_HOUR"(object value) noexcept
-    int time_minute "PyDateTime_TIME_GET_MINUTE"(object value) noexcept
-    int time_second "PyDateTime_TIME_GET_SECOND"(object value) noexcept
-    int time_microsecond "PyDateTime_TIME_GET_MICROSECOND"(object value) noexcept
-    PyObject* time_zone_of "PyDateTime_TIME_GET_TZINFO"(object value) noexcept
-    int delta_days "PyDateTime_DELTA_GET_DAYS"(object value) noexcept
-    int delta_seconds "PyDateTime_DELTA_GET_SECONDS"(object value) noexcept
-    int delta_microseconds "PyDateTime_DELTA_GET_MICROSECONDS"(object value) noexcept
-
-cdef bint datetime_ready = False
-cdef object UTC = None
 cdef object decimal_type = None
 
 cdef const char* TOO_FINE = b"it is finer than the unit of the type"
@@ -104,7 +72,6 @@ cdef const char* TOO_LONG = b"it has more digits than the type"
 cdef const char* TOO_PRECISE = b"digits would be lost"
 
 cdef enum:
-    SECONDS_PER_DAY = 86400
     MS_PER_DAY = 86400000
     EPOCH_ORDINAL = 719162      # days from 0001-01-01 to 1970-01-01
 
@@ -405,26 +372,12 @@ cdef int store_interval(const FieldPlan* f, object value, uint8_t* out) except -
 # -- dates and times -----------------------------------------------------------------------------------------
 
 
-cdef int ready() except -1:
-    """Import datetime, whose C macros may be used from then on."""
-    global datetime_ready, UTC
-    if not datetime_ready:
-        import_datetime()
-        from datetime import timezone
-
-        UTC = timezone.utc
-        in_order()
-        datetime_ready = True
-    in_order()
-    return 0
-
-
 cdef int store_temporal(const FieldPlan* f, bint zoned, object value, uint8_t* out,
                         const char** reason) except -1:
     """Dates, times, timestamps and durations: the class that `to_pylist` gives, or the stored number."""
     cdef int64_t number = 0
     cdef int kind = f.type, found
-    ready()
+    import_datetime()
     found = whole(value, &number)
     if found == STORED:
         pass
@@ -488,7 +441,7 @@ cdef int timestamp(int32_t unit, bint zoned, object value, int64_t* out, const c
         if not zoned:
             reason[0] = b"the type has no timezone, and the value has one"
             return MISFIT
-        if <object> zone_of(value) is not UTC:
+        if zone_of(value) != UTC:
             offset = value.utcoffset()
             if offset is not None:
                 microseconds -= delta_microseconds(offset)
@@ -1031,7 +984,7 @@ cdef int fill_others(Converter b, int32_t f, list items) except -1:
     cdef int64_t per_day = 1 if b.p.fields[f].unit == DateUnit_DAY else MS_PER_DAY
     cdef PyObject* value
     if dates:
-        ready()
+        import_datetime()
     for i in range(count):
         value = PyList_GET_ITEM(items, i)
         if dates and is_plain_date(<object> value):
