@@ -1,21 +1,13 @@
 """Import through the Arrow C data, stream and device interfaces; see ``cdata/import_array.pyx``."""
 
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, final
+from typing import Any, Literal, Self, TypeAlias
 
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.schemas import Schema
 
-@final
-class Known: ...
-
 _Validate: TypeAlias = Literal["none", "full", "strict"]
-
-def live_imports() -> int: ...
-
-@final
-class ArrayOwner: ...
 
 class BatchStream:
     @property

@@ -1,16 +1,1 @@
-"""Builders of columns; see ``builder.pyx``."""
-
-from typing import Any, final
-
-class SnapshotOwner: ...
-
-class BuilderMemory:
-    def __init__(self, plan: Any) -> None: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def moved(self) -> int: ...
-
-@final
-class ColumnsBuilder(BuilderMemory):
-    def __init__(self, plan: Any) -> None: ...
+"""Builders of columns; for compiled modules."""

@@ -1,6 +1,1 @@
 """Columns as Python values, one list per column; contents are checked while they are read."""
-
-from typing import final
-
-@final
-class Quota: ...

@@ -5,9 +5,6 @@ from typing import Any, final
 from arrowipc.columns.record_batch import RecordBatch
 
 @final
-class Budget: ...
-
-@final
 class MemoTable:
     # A Plan has no type outside the compiled modules; people start with `like`.
     def __init__(self, plan: Any) -> None: ...

@@ -10,13 +10,6 @@ def write_schema_message(
     schema: Schema, version: Literal["V4", "V5"], custom_metadata: tuple[tuple[bytes, bytes], ...]
 ) -> bytes: ...
 def encapsulate(metadata: bytes, legacy: bool = False) -> bytes: ...
-def write_footer(
-    schema: Schema,
-    version: Literal["V4", "V5"],
-    dictionaries: bytearray,
-    n_batches: int,
-    metadata: tuple[tuple[bytes, bytes], ...],
-) -> bytes: ...
 def write_tensor_message(
     type_: DataType,
     shape: Sequence[int],

@@ -1,3 +1,1 @@
 """Makes a located body readable; for compiled modules."""
-
-def forget_contexts() -> int: ...

@@ -1,3 +1,1 @@
-from arrowipc.tensors.message import Piecewise
-
-class Gathered(Piecewise): ...
+"""Copies of values at strides; for compiled modules."""
