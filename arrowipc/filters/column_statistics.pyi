@@ -8,8 +8,6 @@ from arrowipc._core import Columns
 _Bound: TypeAlias = bool | int | float | str | bytes | None
 Found: TypeAlias = tuple[str, int | None, _Bound, _Bound, bool, bool, bool | None]
 
-LONGEST: int
-
 class Collector:
     def __init__(self, columns: Iterable[str] | None = None) -> None: ...
     columns: frozenset[str] | None

@@ -1,3 +1,1 @@
-PAIR: tuple[bytes, bytes]
-CLOSING_PAIR: tuple[bytes, bytes]
 UNCLOSED: str
