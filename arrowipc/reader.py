@@ -6,7 +6,7 @@ import os
 from _thread import RLock
 
 from arrowipc._core import Source
-from arrowipc.arguments import Initialized, check_integer, columns_of, integer_of, is_filled, items_of
+from arrowipc.arguments import Initialized, check_flag, check_integer, columns_of, integer_of, is_filled, items_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
@@ -367,7 +367,7 @@ def open_stream(
         return reader
     keywords = {name: value for name, value in locals().items() if name in ReadOptions.defaults}
     kind: Callable[..., RecordBatchStreamReader] = RecordBatchStreamReader
-    if follow or timeout is not None:
+    if check_flag("follow", follow) or timeout is not None:
         from functools import partial
 
         from arrowipc.stream_readers import FollowingStreamReader

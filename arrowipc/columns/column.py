@@ -177,7 +177,7 @@ class Nested(Column):
 
     def __dir__(self) -> list[str]:
         return [
-            name for name in object.__dir__(self) if name not in ("indices", "offsets", "values") or hasattr(self, name)
+            name for name in super().__dir__() if name not in ("indices", "offsets", "values") or hasattr(self, name)
         ]
 
     @property

@@ -909,6 +909,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     decoder.index_name = None if parent_index is False else "parent_index" if parent_index is True else parent_index
     decoder.max_rows = INT64_MAX if max_rows is None else check_integer("max_rows", max_rows, 1, INT64_MAX)
     decoder.max_bytes = INT64_MAX if max_bytes is None else check_integer("max_bytes", max_bytes, 1, INT64_MAX)
+    bare = bare is True or check_flag("bare", bare)
     decoder.strict = schema is None and columns is None
     decoder.start = decoder.at = check_integer("start", start, 0, INT64_MAX)
     decoder.mappings = []
@@ -917,7 +918,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     if schema is not None:
         plan = python_plan(schema if isinstance(schema, Schema) or hasattr(schema, "serialize")
                            else schema_from(schema), &decoder.limits)
-        decoder.given = plan if bare is True or check_flag("bare", bare) else None
+        decoder.given = plan if bare else None
         decoder.settled = True
         decoder.set_output(plan)
     decoder.decode_all(cells_from(column, start))

@@ -74,9 +74,10 @@ def footer_range(bytes head, bytes tail, int64_t size):
         raise FormatError(f"an Arrow IPC file of {size} bytes is cut short: it has no room for a footer, nor "
                           "for a batch that could be recovered")
     if tail == bytes(TAIL_SIZE):
-        raise FormatError(f"the last bytes are zeros: the memory is larger than the file, as a shared memory segment "
-                          "may be: give memory[:size], or say where the file ends with open_file(footer_offset=size); "
-                          "or the file was cut short: arrowipc.recover() reads what is whole")
+        raise FormatError(f"the file does not end with the magic {MAGIC!r} but with zeros: the memory is larger than "
+                          "the file, as a shared memory segment may be: give memory[:size], or say where the file ends "
+                          "with open_file(footer_offset=size); or it was cut short: arrowipc.recover() reads what is "
+                          "whole")
     if tail[4:] != MAGIC:
         raise FormatError(f"the file does not end with the magic {MAGIC!r} but with {tail[4:]!r}: it was cut short "
                           "or something was appended: arrowipc.recover() reads what is whole")

@@ -271,7 +271,8 @@ def find_schema(Source source not None, int64_t end, limits=None):
     if start < end and source.data[start] == 0:
         found = find_message(source, start + 1, there=True, limits=limits)
         if found is not None and found[2].kind == "Schema" and found[1] % 8 == 1:
-            return start + 1, found[1] - 1, message_of(bytes(found[2].metadata)[:-1] + b"\0", limits=limits)
+            cut_short = bytes(found[2].metadata[:len(found[2].metadata) - 1])
+            return start + 1, found[1] - 1, message_of(cut_short + b"\0", limits=limits)
     limits_data(limits, &bounds)
     with nogil:
         stop = search(source.data, end, start, False, &bounds, &cut, &envelope, True)
