@@ -94,7 +94,7 @@ class ExistingFile(Closing):
     end: int
     #: A batch with all dictionaries of the file as they stand, and how many there are.
     last_batch: RecordBatch | None = None
-    num_dictionaries = 0
+    num_dictionaries: int = 0
 
     def __init__(self, path: KnownPath) -> None:
         self._path, self._copied = path, False

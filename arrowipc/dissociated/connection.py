@@ -53,8 +53,6 @@ class Connection(Closing, ABC):
 
     #: Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
     poll_interval: float = math.inf
-    #: Grows whenever something arrives: by bytes, or by messages where the transport tells of nothing else.
-    arrived: int = 0
 
     def __init__(self, name: str) -> None:
         self.name = name  # of the peer, for errors
@@ -62,9 +60,15 @@ class Connection(Closing, ABC):
         self.lock: threading.RLock = threading.RLock()
         #: Other messages follow at once: `send` may keep what it is given until `uncork`.
         self.corked: bool = False
+        #: Grows whenever something arrives.
+        self.arrived: int = 0
         self._inbox: deque[Frame] = deque()
         self._ended = False  # the peer is gone
         self._closed = False
+
+    def _count_arrived(self, count: int = 1) -> None:
+        """Count bytes that arrived, or messages where the transport tells of nothing else."""
+        self.arrived += count
 
     @abstractmethod
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
@@ -272,7 +276,7 @@ class Deadline:
     """A point in time to wait for, or none."""
 
     def __init__(self, timeout: float | None, more: float = 0.0) -> None:
-        self.timeout = math.inf if timeout is None else timeout + more
+        self.timeout: float = math.inf if timeout is None else timeout + more
         self._at = time.monotonic() + self.timeout
 
     @property

@@ -159,7 +159,7 @@ def _position(file: Any, found: Any, call: str) -> int:
 # -- whether a file was replaced by another one, from what servers and file systems say of it ----------------
 
 #: What tells the version of a file, and the names under which fsspec's file systems say it.
-VERSION_NAMES = {
+VERSION_NAMES: dict[str, tuple[str, ...]] = {
     "version": ("VersionId", "version_id", "generation"),
     "etag": ("ETag", "etag"),
     "hash": ("md5Hash", "md5"),

@@ -200,7 +200,7 @@ class SocketConnection(Connection):
                 self._drop()
                 raise ConnectionResetError(f"{self.name} is gone in the middle of a message")
             return True
-        self.arrived += count
+        self._count_arrived(count)
         if self._target is not None:
             self._filled += count
             if self._filled == len(self._target):

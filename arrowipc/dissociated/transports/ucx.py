@@ -118,7 +118,7 @@ class UcxConnection(Connection):
                     f"Limits.metadata_bytes = {self._limits.metadata_bytes:,}"
                 )
             if untagged.memory is not None:
-                self.arrived += 1
+                self._count_arrived()
                 self._inbox.append(Frame(None, memoryview(untagged.memory)))
             else:
                 self._receive(untagged)
@@ -136,7 +136,7 @@ class UcxConnection(Connection):
         return self.worker.probe(0, 0)
 
     def _receive(self, waiting: ucx_worker.Operation) -> None:
-        self.arrived += 1
+        self._count_arrived()
         operation = self.worker.receive(waiting, announced(self.name, waiting.length, self._limits))
         if operation.is_done():
             self._deliver(operation)
@@ -145,7 +145,7 @@ class UcxConnection(Connection):
             self._receiving += operation.length
 
     def _deliver(self, operation: ucx_worker.Operation) -> None:
-        self.arrived += 1
+        self._count_arrived()
         if operation.status < 0:
             return  # it was lost with the peer
         self._inbox.append(Frame(operation.tag, memoryview(operation.memory)))
