@@ -32,7 +32,7 @@ private final class FileBatches(
   private val (file, reader, numbers) = try FileBatches.named(path.toString) {
     val allocator = kept(new RootAllocator)
     val file = kept(FileBatches.open(path, split.fileSize, options, configuration))
-    val reader = kept(new BatchReader(file, wanted, options, allocator))
+    val reader = kept(new BatchReader.OfFile(file, wanted, options, allocator))
     val own = file.batches.indices.filter { number =>
       val start = file.batches(number).offset
       split.start <= start && start < split.start + split.length
@@ -102,11 +102,15 @@ private object FileBatches {
     }
   }
 
-  /** Run something whose errors are to say where they happened. */
-  def named[T](where: String)(run: => T): T = try run catch {
-    case error: ArrowIpcException.Format => throw new ArrowIpcException.Format(s"$where: ${error.getMessage}", error)
-    case error: ArrowIpcException.Limit => throw new ArrowIpcException.Limit(s"$where: ${error.getMessage}", error)
-    case error: ArrowIpcException.Unsupported => throw new ArrowIpcException.Unsupported(s"$where: ${error.getMessage}")
-    case error: ArrowIpcException => throw new ArrowIpcException.Usage(s"$where: ${error.getMessage}")
+  /** Run something whose errors are to say where they happened, and perhaps what helps. */
+  def named[T](where: String, help: String = "")(run: => T): T = try run catch {
+    case error: ArrowIpcException =>
+      val words = s"$where: ${error.getMessage}$help"
+      throw (error match {
+        case _: ArrowIpcException.Format => new ArrowIpcException.Format(words, error)
+        case _: ArrowIpcException.Limit => new ArrowIpcException.Limit(words, error)
+        case _: ArrowIpcException.Unsupported => new ArrowIpcException.Unsupported(words)
+        case _ => new ArrowIpcException.Usage(words)
+      })
   }
 }

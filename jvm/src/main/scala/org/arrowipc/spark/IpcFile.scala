@@ -19,12 +19,16 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
   private[this] var unread: Seq[Block] = Nil
   /** Rows of each batch of a stream. */
   private[this] val counts = mutable.ArrayBuffer.empty[Long]
-  private[this] var found: Schema = _
+  private var found: Schema = _
+  private var behind = 0L
   /** The dictionaries that its fields use. */
   private[this] lazy val ids = idsOf(found.getFields)
   private[this] var torn: Option[Fault] = None
 
   def schema: Schema = found
+
+  /** Where the message of a stream's schema ends. */
+  private[spark] def schemaEnd: Long = behind
 
   /** Where a stream breaks off, behind its `batches`: who reads all that lies before is to raise the error then. */
   def fault: Option[Fault] = torn
@@ -71,11 +75,12 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
 
   // -- streams -------------------------------------------------------------------------------------------------
 
-  private def walk(): Unit = {
-    var at = 0L
+  /** Take the messages from a byte on; of a schema that is known already there is no message. */
+  private def walk(start: Long): Unit = {
+    var at = start
     try Metadata.guarded("the stream")(while (at < source.size) at = step(at))
     catch { case error: ArrowIpcException if found != null => torn = Some(Fault(at, error)) }
-    Format.unless(found != null, "not an Arrow stream: it ends before its schema")
+    Format.unless(found != null && source.size > 0, "not an Arrow stream: it ends before its schema")
   }
 
   /** Take the message at a place of the stream; where the next one is, or the stream's end. */
@@ -94,16 +99,19 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     val room = source.size - at - prefix - length
     Format.unless(message.bodyLength <= room, "the stream is cut short: a message at byte %d has a body of %d bytes,"
       + " and %d are left", at, message.bodyLength, room)
-    take(message, Block(at, prefix + length, message.bodyLength))
+    // What is in memory anyway need not be looked at twice.
+    take(message, new Block(at, prefix + length, message.bodyLength, if (source.address == 0) null else message))
     at + prefix + length + message.bodyLength
   }
 
   private def take(message: flatbuf.Message, block: Block): Unit = {
     val kind = message.headerType
-    Format.unless((found == null) == (kind == MessageHeader.Schema),
+    // Of messages without their schema that is known beforehand.
+    Format.unless(if (kind == MessageHeader.Schema) block.offset == 0 else found != null,
       "expected one Schema message, at the start of the stream; found a message of kind %d", kind)
     if (kind == MessageHeader.Schema) {
       found = Metadata.schema(IpcFile.header(message, kind, new flatbuf.Schema))
+      behind = block.offset + block.metadataLength + block.bodyLength
     } else if (kind == MessageHeader.DictionaryBatch) known += dictionary(block, message, batches.size)
     else {
       counts += IpcFile.length(batch(message))
@@ -114,7 +122,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
   // -- messages ------------------------------------------------------------------------------------------------
 
   /** The header of a message whose place is known, which must say the same of its body. */
-  private[spark] def header(block: Block): flatbuf.Message = {
+  private[spark] def header(block: Block): flatbuf.Message = if (block.message != null) block.message else {
     Limit.unless(block.metadataLength <= ReadOptions.METADATA_BYTES + 8, "%d bytes of metadata", block.metadataLength)
     val bytes = source.read(block.offset, block.metadataLength).order(LITTLE_ENDIAN)
     val prefix = prefixOf(bytes)
@@ -139,8 +147,8 @@ object IpcFile {
   private val Tail = 10
   private val Head = 4096L
 
-  /** Where a message lies: `metadataLength` includes the prefix; the body follows. */
-  final case class Block(offset: Long, metadataLength: Int, bodyLength: Long)
+  /** Where a message lies: `metadataLength` includes the prefix; the body follows. No message: it is to be read. */
+  final class Block(val offset: Long, val metadataLength: Int, val bodyLength: Long, val message: flatbuf.Message)
 
   /** A dictionary message, which counts for the batches from number `before` on. */
   private[spark] final case class DictionaryBlock(block: Block, id: Long, delta: Boolean, before: Int)
@@ -148,28 +156,39 @@ object IpcFile {
   /** What is wrong at a byte of a stream. */
   final case class Fault(offset: Long, error: ArrowIpcException)
 
-  /** Read the footer of a file, or the headers of a stream; the source is this file's from then on. */
-  def open(source: Source, options: ReadOptions): IpcFile = Metadata.guarded("the file") {
+  /**
+   * Read the footer of a file, or the headers of a stream; the source is this file's from then on. With a given schema,
+   * a stream may lack its own.
+   */
+  def open(source: Source, options: ReadOptions, given: Schema = null): IpcFile = Metadata.guarded("the file") {
     val magic = source.read(0, math.min(Magic.remaining, source.size).toInt) == Magic
     Format.unless(magic || options.format != "file", "not an Arrow file: it does not begin with ARROW1")
     val file = new IpcFile(source)
-    if (!magic || options.format == "stream") file.walk() else file.readFooter()
+    file.found = given
+    if (!magic || options.format == "stream") file.walk(0) else file.readFooter()
     Plan.of(file.schema.getFields) // refuses what is no schema
+    file
+  }
+
+  /** The messages of a stream from a byte on, of which the schema is known. */
+  private[spark] def rest(source: Source, schema: Schema, start: Long): IpcFile = {
+    val file = new IpcFile(source)
+    file.found = schema
+    file.walk(start)
     file
   }
 
   private def prefixOf(message: java.nio.ByteBuffer): Int = if (message.getInt(0) == -1) 8 else 4
 
   private def block(number: Int, block: flatbuf.Block, limit: Long): Block = {
-    val found = Block(block.offset, block.metaDataLength, block.bodyLength)
-    val Block(offset, head, body) = found
+    val (offset, head, body) = (block.offset, block.metaDataLength, block.bodyLength)
     Format.unless(
       offset >= 8 && head >= 8 && body >= 0 && offset <= limit && head <= limit - offset
         && body <= limit - offset - head,
       "block %d at %d + %d + %d is not inside the file's %d", number, offset, head, body, limit)
     Format.unless(((offset | head | body) & 7) == 0, "block %d at %d + %d + %d is not made of multiples of 8",
       number, offset, head, body)
-    found
+    new Block(offset, head, body, null)
   }
 
   private def header[T <: Table](message: flatbuf.Message, kind: Byte, into: T): T = {

@@ -4,9 +4,10 @@ import java.io.{Closeable, EOFException}
 import java.nio.ByteBuffer
 import java.nio.channels.FileChannel
 import java.nio.file.{Paths, StandardOpenOption}
-import org.apache.arrow.memory.ArrowBuf
+import org.apache.arrow.memory.util.MemoryUtil.directBuffer
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
+import org.apache.spark.unsafe.Platform
 
 /**
  * The bytes of one file, read by position; `size` is how many there were when it was opened.
@@ -16,6 +17,8 @@ import org.apache.hadoop.fs.Path
  */
 abstract class Source private[spark] (val size: Long) extends Closeable {
   private[this] var small: Array[Byte] = _
+  /** Where all the bytes lie in memory; 0: they have to be read. */
+  private[spark] def address: Long = 0
 
   /** Fill what remains of `into` from a position on. */
   private[spark] def fill(position: Long, into: ByteBuffer): Unit
@@ -32,14 +35,14 @@ abstract class Source private[spark] (val size: Long) extends Closeable {
     found.flip()
   }
 
-  /** Some bytes, of which there may be more than 2 GiB, into a buffer at a place. */
-  private[spark] def read(position: Long, length: Long, into: ArrowBuf, at: Long): Unit =
-    if (small != null) into.setBytes(at, small, position.toInt, length)
+  /** Some bytes, of which there may be more than 2 GiB, to an address. */
+  private[spark] def read(position: Long, length: Long, into: Long): Unit =
+    if (small != null) Platform.copyMemory(small, Platform.BYTE_ARRAY_OFFSET + position, null, into, length)
     else {
       var done = 0L
       while (done < length) {
         val piece = math.min(Source.Piece, length - done).toInt
-        fill(position + done, into.nioBuffer(at + done, piece))
+        fill(position + done, directBuffer(into + done, piece))
         done += piece
       }
     }
@@ -84,5 +87,20 @@ object Source {
 
       override def close(): Unit = stream.close()
     }
+  }
+
+  /** A cell of a column, from a byte on. */
+  private[spark] class Cell(bytes: Array[Byte], from: Int) extends Source(bytes.length - from) {
+    override def read(position: Long, length: Int): ByteBuffer =
+      ByteBuffer.wrap(bytes, from + position.toInt, length).slice()
+
+    override def fill(position: Long, into: ByteBuffer): Unit = into.put(read(position, into.remaining))
+    override def close(): Unit = ()
+  }
+
+  /** The same, copied to an address where there is room for it. */
+  private[spark] final class Copied(bytes: Array[Byte], from: Int, override val address: Long)
+      extends Cell(bytes, from) {
+    Platform.copyMemory(bytes, Platform.BYTE_ARRAY_OFFSET + from, null, address, size)
   }
 }

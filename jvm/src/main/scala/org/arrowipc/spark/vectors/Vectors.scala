@@ -1,6 +1,7 @@
 package org.arrowipc.spark
 package vectors
 
+import scala.collection.mutable
 import org.apache.spark.sql.types.{DataType, Decimal, StructType}
 import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarMap}
 import org.apache.spark.unsafe.Platform
@@ -244,9 +245,12 @@ private[spark] object Vectors {
     override protected def at(row: Int): Int = row - starts(part(row))
     override protected def in(row: Int): Vector = parts(part(row))
 
-    override def getChild(ordinal: Int): ColumnVector = {
-      val children = parts.map(_.getChild(ordinal).asInstanceOf[Vector])
-      new Joined(children(0).dataType, children, starts, length)
-    }
+    /** Spark asks for the children of each row again. */
+    private[this] val children = mutable.HashMap.empty[Int, Vector]
+
+    override def getChild(ordinal: Int): ColumnVector = children.getOrElseUpdate(ordinal, {
+      val found = parts.map(_.getChild(ordinal).asInstanceOf[Vector])
+      new Joined(found(0).dataType, found, starts, length)
+    })
   }
 }

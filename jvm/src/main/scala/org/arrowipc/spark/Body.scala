@@ -1,0 +1,112 @@
+package org.arrowipc.spark
+
+import scala.collection.mutable.ArrayBuffer
+import org.apache.arrow.flatbuf.{Buffer, Message, RecordBatch}
+import org.apache.spark.unsafe.Platform
+import org.arrowipc.spark.ArrowIpcException.{Format, Limit, Unsupported}
+import org.arrowipc.spark.Plan.Layout._
+
+/** Where the wanted buffers of a message lie, once its vectors are as long as the schema asks for. */
+private[spark] final class Body(plan: Plan.Whole, message: Message, header: RecordBatch) {
+  import Body._
+
+  val buffers = new ArrayBuffer[Wanted]
+  private val old = message.version == 3 // V4, in which unions have bitmaps
+  /** How many data buffers the columns of views before each have. */
+  private val before = new Array[Long](header.variadicBufferCountsLength + 1)
+  private var sum = 0L
+  checkCounts()
+  /** The columns without the addresses of their buffers; null for those that are not wanted. */
+  val columns: Array[Column] = columnsOf(plan.columns)
+  Limit.unless(sum <= message.bodyLength || sum - message.bodyLength <= ReadOptions.OVERLAP_BYTES,
+    "buffers of %d bytes share a body of %d", sum, message.bodyLength)
+
+  /** What compresses the buffers; -1: nothing. */
+  def codec: Int =
+    if (header.compression != null) {
+      val codec = header.compression.codec
+      if (codec < 0 || codec > 1 || header.compression.method != 0) {
+        throw new Unsupported(s"a batch is compressed by the unknown codec $codec")
+      }
+      codec
+    } else {
+      Metadata.pairs(message).find(_.key == EXPERIMENTAL).fold(-1) { pair =>
+        if ("zstd".equalsIgnoreCase(pair.value)) Codec.ZSTD else Codec.LZ4
+      }
+    }
+
+  private def checkCounts(): Unit = {
+    val views = before.length - 1
+    val all = plan.total
+    Format.unless(views == all.views, "a batch has %d variadic buffer counts, expected %d", views, all.views)
+    for (i <- 0 until views) {
+      val count = header.variadicBufferCounts(i)
+      Format.unless(0 <= count && count <= header.buffersLength - before(i),
+        "a column of views has %d data buffers", count)
+      before(i + 1) = before(i) + count
+    }
+    val buffers = all.buffers + before(views) + (if (old) all.unions else 0)
+    Format.unless(header.nodesLength == all.nodes && header.buffersLength == buffers,
+      "a batch has %d nodes and %d buffers, and its schema asks for %d and %d",
+      header.nodesLength, header.buffersLength, all.nodes, buffers)
+  }
+
+  private def columnsOf(plans: collection.Seq[Plan]): Array[Column] = {
+    val columns = new Array[Column](plans.length)
+    for (i <- columns.indices if plans(i).wanted) columns(i) = columnOf(plans(i))
+    columns
+  }
+
+  private def columnOf(plan: Plan): Column = {
+    val first = plan.first
+    val node = header.nodes(first.nodes)
+    val union = plan.layout == SPARSE || plan.layout == DENSE
+    val bitmaps = if (old) first.unions + (if (union) 1 else 0) else 0
+    val start = first.buffers + before(first.views).toInt + bitmaps
+    val data = if (plan.layout == VIEW) (before(first.views + 1) - before(first.views)).toInt else 0
+    val column = new Column(plan, node.length, node.nullCount, data, columnsOf(plan.children))
+    column.prove(column.length >= 0 && -1 <= column.nulls && column.nulls <= column.length,
+      s"a node of ${column.length} elements, ${column.nulls} of them null")
+    column.prove(!old || !union || column.nulls <= 0, "a union with nulls of its own")
+    for (k <- column.size.indices) want(column, k, header.buffers(start + k))
+    column
+  }
+
+  private def want(column: Column, number: Int, buffer: Buffer): Unit = {
+    val offset = buffer.offset
+    val size = buffer.length
+    val body = message.bodyLength
+    column.prove(size == 0 || 0 <= size && 0 <= offset && offset <= body && size <= body - offset,
+      s"buffer $number, $size bytes at $offset, is not inside the body of $body")
+    if (size > 0) {
+      buffers += new Wanted(column, number, offset, size)
+      sum += size
+    }
+  }
+}
+
+private[spark] object Body {
+  private final val EXPERIMENTAL = "ARROW:experimental_compression"
+
+  /** A buffer that a column asks for, and where it lies in the body. */
+  final class Wanted(val column: Column, number: Int, val offset: Long, val size: Long) {
+    /** Tell the column where in memory its buffer lies. */
+    def put(address: Long, length: Long): Unit = {
+      column.address(number) = if (length == 0) 0 else address
+      column.size(number) = length
+    }
+
+    def length: Long = column.size(number)
+
+    /** The bytes that a compressed buffer states at its start, and where its frame follows. */
+    def claim: Long = Platform.getLong(null, frame - Codec.PREFIX)
+    def frame: Long = column.address(number) + Codec.PREFIX
+
+    /** Bytes that the column's length asks for; -1: values decide. */
+    def known: Long = column.plan.layout match {
+      case FIXED | VIEW if number == 1 => column.length * Math.max(1, column.plan.width)
+      case FIXED | VIEW | BITS if number < 2 => column.length / 8
+      case _ => -1
+    }
+  }
+}

@@ -1,0 +1,96 @@
+package org.arrowipc.spark
+
+import scala.collection.mutable
+import scala.collection.mutable.ArrayBuffer
+import org.apache.arrow.flatbuf.RecordBatch
+import org.apache.arrow.memory.BufferAllocator
+import org.arrowipc.spark.ArrowIpcException.{Format, Limit}
+import org.arrowipc.spark.IpcFile.DictionaryBlock
+
+/**
+ * The dictionaries of a file or stream, as they are for a batch: they are read when one needs them, and kept.
+ *
+ * @param load reads the columns of a dictionary's message into memory
+ */
+private[spark] final class Dictionaries(file: IpcFile, allocator: BufferAllocator)(
+    load: (Plan.Whole, DictionaryBlock, Slabs) => (RecordBatch, Array[Column])) extends AutoCloseable {
+  import Dictionaries._
+
+  private val dictionaries = mutable.HashMap.empty[Long, Known]
+  private val replaced = new ArrayBuffer[Known]
+
+  /** The values of a dictionary, once they are read. */
+  def of(id: Long): Option[Column.Dictionary] = dictionaries.get(id).map(_.values)
+
+  /** What all of them take. */
+  def bytes: Long = dictionaries.valuesIterator.map(_.bytes).sum
+
+  /** Read the dictionaries that some columns need, as they are for a batch; the vectors of others stay valid. */
+  def resolve(plans: collection.Seq[Plan], batch: Int): Unit = for (plan <- plans if plan.wanted) {
+    if (plan.dictionary != null) {
+      resolve(plan.dictionary.columns, batch)
+      resolve(plan.dictionaryId, plan.dictionary, batch)
+    } else {
+      resolve(plan.children, batch)
+    }
+  }
+
+  private def resolve(id: Long, plan: Plan.Whole, batch: Int): Unit = {
+    val parts = new ArrayBuffer[DictionaryBlock]
+    for (block <- file.dictionaries.iterator.takeWhile(_.before <= batch) if block.id == id) {
+      if (!block.delta) parts.clear()
+      else if (parts.isEmpty) throw new Format(s"dictionary $id begins with a delta")
+      parts += block
+    }
+    if (parts.nonEmpty) {
+      dictionaries.get(id).filterNot(known => parts.startsWith(known.parts)).foreach { known =>
+        replaced += known
+        dictionaries -= id
+      }
+      // In the map while it grows, so that its memory is released in any case.
+      val known = dictionaries.getOrElseUpdate(id, new Known(new Slabs(allocator)))
+      if (known.values == null || known.parts != parts) {
+        known.values = null
+        for (each <- parts.drop(known.parts.size)) {
+          known.columns += part(plan, each, known)
+          known.parts += each
+        }
+        known.values = new Column.Dictionary(known.columns.toArray)
+        Limit.unless(known.values.length <= Int.MaxValue, "dictionary %d has %d values", id, known.values.length)
+      }
+    }
+  }
+
+  private def part(plan: Plan.Whole, part: DictionaryBlock, known: Known): Column = {
+    val taken = known.memory.taken
+    val (header, columns) = load(plan, part, known.memory)
+    known.bytes += Math.max(part.block.bodyLength, known.memory.taken - taken)
+    val length = IpcFile.length(header)
+    val column = columns(0)
+    column.prove(column.length == length, s"a dictionary has ${column.length} values, and its batch $length rows")
+    Limit.unless(bytes <= ReadOptions.DICTIONARY_BYTES, "dictionaries of %d bytes", bytes)
+    column
+  }
+
+  /** Give back the memory of dictionaries that have been replaced, which the vectors of earlier batches may use. */
+  def release(): Unit = {
+    replaced.foreach(_.memory.close())
+    replaced.clear()
+  }
+
+  override def close(): Unit = {
+    replaced ++= dictionaries.values
+    dictionaries.clear()
+    release()
+  }
+}
+
+private object Dictionaries {
+  /** The parts of a dictionary that have been read, in their memory; no values: not all of those asked for are. */
+  private final class Known(val memory: Slabs) {
+    val parts = new ArrayBuffer[DictionaryBlock]
+    val columns = new ArrayBuffer[Column]
+    var bytes = 0L
+    var values: Column.Dictionary = _
+  }
+}

@@ -1,0 +1,79 @@
+package org.arrowipc.spark
+
+import com.github.luben.zstd.ZstdDecompressCtx
+import scala.collection.mutable.ArrayBuffer
+import org.apache.arrow.flatbuf.{Message, RecordBatch}
+import org.arrowipc.spark.ArrowIpcException.Limit
+
+/** Makes proven columns of messages, wherever their bytes come from. */
+private[spark] final class MessageDecoder(options: ReadOptions) extends AutoCloseable {
+  private var zstd: ZstdDecompressCtx = _
+
+  /**
+   * The wanted columns of a message, all their sizes and contents proven; null for the others.
+   *
+   * @param place tells some buffers where their bytes lie in memory
+   * @param memory where decompressed buffers are put
+   */
+  def columns(
+      plan: Plan.Whole, message: Message, header: RecordBatch, dictionaries: Dictionaries, memory: Slabs)(
+      place: ArrayBuffer[Body.Wanted] => Unit): Array[Column] = {
+    val body = new Body(plan, message, header)
+    place(body.buffers)
+    val codec = body.codec
+    if (codec >= 0) decompress(body.buffers, codec, memory)
+    for (column <- body.columns if column != null) {
+      column.checkSizes()
+      attach(column, dictionaries)
+      if (options.validate) {
+        Validator.check(column)
+        Expansion.check(column, message.bodyLength + dictionaries.bytes)
+      }
+    }
+    body.columns
+  }
+
+  private def attach(column: Column, dictionaries: Dictionaries): Unit = {
+    if (column.plan.dictionary != null) {
+      val known = dictionaries.of(column.plan.dictionaryId)
+      column.prove(known.nonEmpty || column.nulls == column.length,
+        s"its dictionary ${column.plan.dictionaryId} is not there")
+      column.dictionary = known.getOrElse(new Column.Dictionary(Array.empty))
+    }
+    column.children.foreach(child => if (child != null) attach(child, dictionaries))
+  }
+
+  private def decompress(buffers: ArrayBuffer[Body.Wanted], codec: Int, memory: Slabs): Unit = {
+    var claimed, stored, reserved = 0L
+    buffers.foreach { each =>
+      each.column.prove(each.size >= Codec.PREFIX,
+        s"a compressed buffer of ${each.size} bytes has no room for its length")
+      stored += each.size
+      val claim = each.claim
+      if (claim == -1 || (claim == 0 && each.size == Codec.PREFIX)) {
+        each.put(each.frame, each.size - Codec.PREFIX) // stored as it is
+      } else {
+        Codec.prove(each.column, codec, each.frame, each.size - Codec.PREFIX, claim, each.known)
+        claimed += claim
+        reserved += aligned(claim)
+        Limit.unless(claimed <= ReadOptions.DECOMPRESSED_BYTES, "a batch claims more than 2 GiB of uncompressed bytes")
+      }
+    }
+    Limit.unless(claimed <= stored * ReadOptions.DECOMPRESSED_RATIO + ReadOptions.DECOMPRESSED_SLACK,
+      "a batch claims %d uncompressed bytes in %d", claimed, stored)
+    if (codec == Codec.ZSTD && zstd == null) zstd = new ZstdDecompressCtx
+    var place = memory.take(reserved)
+    buffers.foreach { each =>
+      if (each.length == each.size) {
+        val claim = each.claim
+        Codec.decompress(each.column, codec, each.frame, each.size - Codec.PREFIX, place, claim, zstd)
+        each.put(place, claim)
+        place += aligned(claim)
+      }
+    }
+  }
+
+  private def aligned(size: Long): Long = size + 63 & -64L
+
+  override def close(): Unit = if (zstd != null) zstd.close()
+}

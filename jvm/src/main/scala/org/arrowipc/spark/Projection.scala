@@ -1,0 +1,38 @@
+package org.arrowipc.spark
+
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.types.StructType
+import org.arrowipc.spark.vectors.{Converters, Vector, Vectors}
+
+/**
+ * The columns that Spark wants of data with an Arrow schema: where each is in a message, and how it becomes a vector.
+ *
+ * @param label what has the schema, for errors
+ */
+private[spark] final class Projection(schema: Schema, wanted: StructType, options: ReadOptions, label: String) {
+  val whole: Plan.Whole = Plan.of(schema.getFields)
+  private val fields = wanted.fields
+  /** How each field is made of the columns and the number of rows of a batch. */
+  private val makers: Array[(Array[Column], Int) => Vector] = {
+    val planner = new Converters(options)
+    val names = new Names(whole.columns.map(_.path))
+    fields.map { field =>
+      val place = names.only(field.name, !field.nullable, label)
+      if (place < 0) (_: Array[Column], rows: Int) => new Vectors.Nulls(field.dataType, rows)
+      else {
+        val convert = planner.plan(whole.columns(place), field.dataType, field.name)
+        (columns: Array[Column], _: Int) => convert(columns(place))
+      }
+    }
+  }
+  /** Whether any column of the data is among those wanted. */
+  val isFound: Boolean = whole.columns.exists(_.wanted)
+
+  /** The vectors of all fields, whose values Spark can hold; there are no columns where none `isFound`. */
+  def vectors(columns: Array[Column], rows: Int): Array[Vector] = Array.tabulate(fields.length) { i =>
+    val vector = makers(i)(columns, rows)
+    vector.check(0, rows)
+    if (!fields(i).nullable) Vectors.refuseNulls(vector, 0, rows, fields(i).name)
+    vector
+  }
+}
