@@ -3,8 +3,9 @@
 Each cell is a stream of ten rows (then 1 to 1,000) of a timestamp, a number, a text, a double and a bool, with none,
 one or ten columns kept beside it. The column is in Spark's cache; two tasks at a time send it to Python workers, which
 send rows back to a sink that drops them. pyarrow opens each cell as a stream and joins the tables; arrowipc is
-``decode_payload_batches`` in ``mapInArrow``, ``decode_payloads``, or the column function ``from_arrow``; no decode
-sends the same number of rows, made once, again and again: the ceiling for any decoder. Needs PySpark and Java.
+``decode_payload_batches`` in ``mapInArrow``, or ``decode_payloads`` and the column function ``from_arrow``, which the
+session's jar runs in the JVM, and Python with ``engine="python"``; no decode sends the same number of rows, made once,
+again and again: the ceiling for any decoder in Python. Needs PySpark and Java.
 """
 
 import sys
@@ -21,7 +22,7 @@ from measuring.race import Runs, question, size
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("default:PySpark does not yet fully support pandas")]
 
 OUTPUT_ROWS, DISTINCT, SOME = 10_000, 10_000, size(400_000, 50)
-PEERS = "no decode, arrowipc, pyarrow"
+PEERS = "no decode, arrowipc, arrowipc in Python, pyarrow"
 DDL = "at timestamp, number int, word string, value double, flag boolean"
 Batches = Iterable[Any]
 
@@ -112,9 +113,14 @@ def runs_of(spark: Any, count: int, each: int, kept: int = 0) -> Runs:
         "no decode": lambda: cells.mapInArrow(partial(without_decoding, ready, each), output),
         "pyarrow": lambda: cells.mapInArrow(by_pyarrow, output),
         "mapInArrow": lambda: cells.mapInArrow(partial(by_arrowipc, StructType.fromDDL(DDL)), output),
-        "decode_payloads": lambda: decode_payloads(cells, "payload", DDL, keep=keep),
-        "from_arrow": lambda: cells.select(*keep, F.inline(from_arrow("payload", DDL))),
     }
+    for engine in ("jvm", "python"):
+        frames |= {
+            f"decode_payloads {engine}": lambda at=engine: decode_payloads(cells, "payload", DDL, keep=keep, engine=at),
+            f"from_arrow {engine}": lambda at=engine: cells.select(
+                *keep, F.inline(from_arrow("payload", DDL, engine=at))
+            ),
+        }
     checked: set[str] = set()
 
     def run(name: str) -> int:
@@ -144,4 +150,5 @@ def test_map(spark: Any, beside: str) -> Runs:
 def test_functions(spark: Any, function: str, kept: int, rows: int) -> tuple[Runs, int]:
     count = min(size(1_000_000, 1_000) // rows, size(40_000, 50))
     runs = runs_of(spark, count, rows, kept)
-    return {"no decode": runs["no decode"], "arrowipc": runs[function], "pyarrow": runs["pyarrow"]}, count
+    ours = {"arrowipc": runs[f"{function} jvm"], "arrowipc in Python": runs[f"{function} python"]}
+    return {"no decode": runs["no decode"], **ours, "pyarrow": runs["pyarrow"]}, count

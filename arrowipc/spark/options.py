@@ -15,16 +15,16 @@ from arrowipc.errors import UsageError
 
 
 class Option(NamedTuple):
-    """One option of ``format("arrowipc")``, for reading or for writing.
+    """One option of ``format("arrowipc")``, for reading or for writing, or of ``from_arrow`` in SQL.
 
-    `type` is ``flag``, ``count`` (a whole number from 1), ``bytes`` (such as 4194304 or 4m), ``names`` (separated by
-    commas, or a JSON list), ``text``, or the words to choose from, separated by ``|``. `side` says who has it: the
-    file format in the JVM, the Python data source, both; or Spark itself for every file format, and the Python data
+    `type` is ``flag``, ``count`` (a whole number from 1), ``size`` (one from 0), ``bytes`` (such as 4194304 or 4m),
+    ``names`` (separated by commas, or a JSON list), ``text``, or the words to choose from, separated by ``|``. `side`
+    says who has it: the jar, the Python data source, both; or Spark itself for every file format, and the Python data
     source gives it the same meaning.
     """
 
     name: str
-    use: Literal["read", "write"]
+    use: Literal["read", "write", "payload"]
     type: str
     default: str
     side: Literal["both", "jvm", "python", "spark"]
@@ -32,7 +32,7 @@ class Option(NamedTuple):
 
 
 #: All options. The docstring of the data source, the check of names and values, the table of docs/guides/spark-files.md
-#: and the defaults of the JVM are made of this. A default of - is none.
+#: and spark-payloads.md, and the defaults of the JVM are made of this. A default of - is none.
 TABLE: tuple[Option, ...] = tuple(
     Option(*line.strip().replace(" - ", "  ", 1).split(" ", 5))  # type: ignore[arg-type]
     for line in """
@@ -56,6 +56,11 @@ TABLE: tuple[Option, ...] = tuple(
     batchBytes write bytes 32m both Bytes of a batch at most, before compression.
     statistics write flag false both Least and greatest values of each batch are kept in it.
     invalid_text write error|replace|binary error jvm What to do about texts that are not UTF-8; `binary` stores bytes.
+    on_error payload raise|null|row raise jvm A payload that cannot be read fails, is null, or is one row of nulls.
+    error_column payload text - jvm The last field of each row, with the reason why a payload could not be read.
+    prefix payload size 0 jvm Bytes of each cell before its first message, as a schema registry puts them there.
+    column payload text payload jvm What errors call the column.
+    schema payload text - jvm The schema message of bare RecordBatch messages, in Base64.
     """.strip().splitlines()
 )
 #: What to do in the JVM instead of an option that only the Python data source has.

@@ -22,6 +22,9 @@ log: logging.Logger = logging.getLogger("arrowipc.spark")
 LATE = "stop this session and start it with arrowipc.spark.session()"
 SUBMITTED = 'give spark-submit --jars "$(python -m arrowipc.spark.jar)"'
 REMOTE = "start the server with --jars, or call spark.addArtifact(arrowipc.spark.find_jar()) where it allows that"
+#: The catalog with the functions on payloads: the setting that makes Spark know it, and its class.
+CATALOG = "spark.sql.catalog.arrowipc"
+CATALOG_CLASS = "org.arrowipc.spark.payloads.ArrowIpcCatalog"
 
 
 def configure(builder: Any) -> Any:
@@ -46,7 +49,7 @@ def configure(builder: Any) -> Any:
         return builder
     # What a builder was told nobody else says; a second value of a setting would replace the first.
     others = [each for each in str(options.get("spark.jars", "")).split(",") if each and each != jar]
-    return builder.config("spark.jars", ",".join([*others, jar]))
+    return builder.config("spark.jars", ",".join([*others, jar])).config(CATALOG, CATALOG_CLASS)
 
 
 def session(master: str | None = None, settings: Mapping[str, Any] | None = None) -> SparkSession:
@@ -105,6 +108,8 @@ def _say_who_reads(spark: SparkSession) -> None:
     if reader_of(spark) == "python":
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         _say_once(REMOTE if _is_remote(spark) else SUBMITTED if submitted else LATE)
+    elif spark.conf.get(CATALOG, None) is None:
+        spark.conf.set(CATALOG, CATALOG_CLASS)
 
 
 def _is_remote(spark: SparkSession) -> bool:

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from arrowipc.errors import UsageError
 from arrowipc.sources.files import find_files
@@ -177,14 +177,17 @@ def _write_files(spark: "SparkSession", job: Job, frame: "DataFrame", watch: Sto
 
 
 def _count_payloads(spark: "SparkSession", job: Job, decoded: "DataFrame", watch: Stopwatch) -> None:
-    """Count the rows of payloads: `from_arrow` makes an array of each payload."""
+    """Count the rows of payloads, of which `from_arrow` makes arrays; decode them in Python too, beside the JVM."""
     from pyspark.sql import functions as F
 
-    if not hasattr(F, "arrow_udf"):  # Spark 4.1 has it
-        return
+    payloads = spark.read.parquet(job.sources[0].path)
     with watch.step("count rows in payloads") as step:
         rows = F.size(from_arrow("payload", decoded.schema)).alias("rows")
-        step.rows = spark.read.parquet(job.sources[0].path).select(rows).agg(F.sum("rows")).collect()[0][0]
+        step.rows = payloads.select(rows).agg(F.sum("rows")).collect()[0][0]
+    engine: Literal["jvm", "python"]
+    for engine, place in (("jvm", "the JVM"), ("python", "Python")):
+        with watch.step(f"decode payloads in {place}") as step:
+            step.rows = _drain(decode_payloads(payloads, "payload", decoded.schema, engine=engine))
 
 
 def _stream_payloads(spark: "SparkSession", job: Job, decoded: "DataFrame", watch: Stopwatch) -> None:

@@ -97,6 +97,12 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[java.Core]:
     found.close()
 
 
+@pytest.fixture(params=["jvm", "python"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Where payloads are decoded: what is promised of them holds for both."""
+    return str(request.param)
+
+
 @pytest.fixture(params=["local", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A folder that is not there yet, on a disk or in a store without renames."""

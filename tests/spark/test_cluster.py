@@ -30,6 +30,8 @@ from arrowipc.spark import (
     configure, count_rows, decode_payloads, describe, encode_payloads, from_arrow, from_arrow_udf,
     register, session, share, to_arrow, to_arrow_udf
 )
+from arrowipc.spark.payloads.jvm import in_jvm
+from arrowipc.spark.payloads.options import DecodeOptions
 from arrowipc.spark.sessions import reader_of
 
 def builder(**settings):
@@ -84,9 +86,12 @@ spark.udf.register("rows_of", from_arrow_udf("id bigint"))
 spark.udf.register("to_arrow", to_arrow_udf())
 again = "SELECT inline(rows_of(to_arrow(rows_of(payload)))) FROM messages"
 print("sql", spark.sql(f"SELECT sum(id) FROM ({again})").first()[0])
+again = "SELECT inline(arrowipc.`id bigint`.from_arrow(payload)) FROM messages"
+print("jvm", in_jvm(spark, DecodeOptions()), spark.sql(f"SELECT sum(id) FROM ({again})").first()[0])
 """
 
-READ = ["files jvm 1225", "counted 50 50", *(f"{name} 1225" for name in ("payloads", "encoded", "columns", "sql"))]
+SUMS = ("payloads", "encoded", "columns", "sql", "jvm True")
+READ = ["files jvm 1225", "counted 50 50", *(f"{name} 1225" for name in SUMS)]
 
 # In its first attempt, the task of partition 1 waits until rows of it lie on the disk and kills its executor.
 KILL = """

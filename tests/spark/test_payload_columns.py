@@ -65,13 +65,13 @@ def frame(spark: SparkSession, *payloads: bytes | None) -> DataFrame:
     return spark.createDataFrame(table).coalesce(1)
 
 
-def test_every_type_in_select_and_with_column(spark: SparkSession) -> None:
+def test_every_type_in_select_and_with_column(spark: SparkSession, engine: Any) -> None:
     batch = everything()
     messages = frame(spark, stream(batch), None, stream(batch.slice(1)))
-    column = from_arrow("payload", batch.schema)
+    column = from_arrow("payload", batch.schema, engine=engine)
     found = messages.withColumn("rows", column).select("host", F.inline("rows"))
-    wanted = decode_payloads(messages, "payload", batch.schema, keep=["host"])
-    assert decode_payloads(messages, "payload").schema == to_spark_schema(batch.schema)
+    wanted = decode_payloads(messages, "payload", batch.schema, keep=["host"], engine=engine)
+    assert decode_payloads(messages, "payload", engine=engine).schema == to_spark_schema(batch.schema)
     assert found.schema.simpleString() == wanted.schema.simpleString()
     assert found.collect() == wanted.collect()
     values = [row["uint64"] for row in (*expected(), *expected()[1:])]
@@ -81,23 +81,23 @@ def test_every_type_in_select_and_with_column(spark: SparkSession) -> None:
     assert len(arrays[0] + arrays[2]) == len(expected() + expected()[1:])
 
 
-def test_broken_payloads(spark: SparkSession) -> None:
+def test_broken_payloads(spark: SparkSession, engine: Any) -> None:
     messages = frame(spark, stream(SMALL), b"garbage", None)
     with pytest.raises(PySparkException, match=r"column 'payload', row 1 of partition 0: .*on_error=\"null\" gives"):
-        messages.select(from_arrow(messages.payload, DDL)).collect()
-    found = messages.select(from_arrow("payload", DDL, on_error="null").alias("rows")).collect()
+        messages.select(from_arrow(messages.payload, DDL, engine=engine)).collect()
+    found = messages.select(from_arrow("payload", DDL, on_error="null", engine=engine).alias("rows")).collect()
     assert [row.rows and len(row.rows) for row in found] == [3, None, None]
     with pytest.raises(UsageError, match="on_error: expected 'raise' or 'null', found 'skip'"):
-        from_arrow("payload", DDL, on_error="skip")
+        from_arrow("payload", DDL, on_error="skip", engine=engine)
     for option in ({"keep": ["host"]}, {"error_column": "why", "on_error": "null"}):
         with pytest.raises(UsageError, match="from_arrow has no such option"):
-            from_arrow("payload", DDL, **option)
+            from_arrow("payload", DDL, **option, engine=engine)
 
 
-def test_bare_messages_and_some_columns(spark: SparkSession) -> None:
+def test_bare_messages_and_some_columns(spark: SparkSession, engine: Any) -> None:
     cells = arrowipc.encode_payloads(SMALL, rows_per_payload=2, with_schema=False)
     messages = frame(spark, *pa.array(cells).to_pylist())
-    found = messages.select(from_arrow("payload", SMALL.schema, columns=["word"]).alias("rows"))
+    found = messages.select(from_arrow("payload", SMALL.schema, columns=["word"], engine=engine).alias("rows"))
     assert [[row.word for row in each.rows] for each in found.collect()] == [["a", None], ["c"]]
 
 

@@ -337,73 +337,75 @@ def messages(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_batches([table(*payloads, None)])).repartition(2).cache()
 
 
-def test_decode_payloads(messages: DataFrame) -> None:
+def test_decode_payloads(messages: DataFrame, engine: Any) -> None:
     wanted = rows(*[small(number) for number in range(50)])
-    assert collected(decode_payloads(messages, "payload")) == wanted
-    assert collected(decode_payloads(messages, "payload", small(0).schema)) == wanted
-    kept = decode_payloads(messages, "payload", keep=["host"])
+    assert collected(decode_payloads(messages, "payload", engine=engine)) == wanted
+    assert collected(decode_payloads(messages, "payload", small(0).schema, engine=engine)) == wanted
+    kept = decode_payloads(messages, "payload", keep=["host"], engine=engine)
     assert kept.columns == ["host", "id", "word", "size"]
     assert {(row["host"], row["id"] // 100) for row in kept.collect()} == {(f"host{n}", n) for n in range(50)}
-    assert decode_payloads(messages, "payload", columns=["word", "id"]).columns == ["word", "id"]
-    frame = decode_payloads(messages, "payload", "size bigint, ID int")
+    assert decode_payloads(messages, "payload", columns=["word", "id"], engine=engine).columns == ["word", "id"]
+    frame = decode_payloads(messages, "payload", "size bigint, ID int", engine=engine)
     assert frame.dtypes == [("size", "bigint"), ("ID", "int")]
     assert frame.agg({"size": "sum"}).collect()[0][0] == 150
-    assert decode_payloads(messages, "payload").where("word = 'w7-1'").count() == 1
+    assert decode_payloads(messages, "payload", engine=engine).where("word = 'w7-1'").count() == 1
 
 
-def test_errors_in_spark(spark: SparkSession, messages: DataFrame) -> None:
+def test_errors_in_spark(spark: SparkSession, messages: DataFrame, engine: Any) -> None:
     broken = spark.createDataFrame(pa.Table.from_batches([table(stream(small(0)), b"garbage")])).coalesce(1)
     with pytest.raises(PySparkException, match=r"column 'payload', row 1 of partition 0"):
-        decode_payloads(broken, "payload").collect()
-    assert decode_payloads(broken, "payload", on_error="skip").count() == 3
+        decode_payloads(broken, "payload", engine=engine).collect()
+    assert decode_payloads(broken, "payload", on_error="skip", engine=engine).count() == 3
     with pytest.raises(UsageError, match="no column 'nix'"):
-        decode_payloads(messages, "nix")
+        decode_payloads(messages, "nix", engine=engine)
     with pytest.raises(UsageError, match="no payload to take the schema from"):
-        decode_payloads(messages.where("payload IS NULL"), "payload")
+        decode_payloads(messages.where("payload IS NULL"), "payload", engine=engine)
     with pytest.raises(UsageError, match="either schema= or columns="):
-        decode_payloads(messages, "payload", "id int", columns=["id"])
+        decode_payloads(messages, "payload", "id int", columns=["id"], engine=engine)
     renamed = messages.withColumnRenamed("host", "ID")
     with pytest.raises(UsageError, match="have a column 'id' and so does keep="):
-        decode_payloads(renamed, "payload", keep=["ID"])
+        decode_payloads(renamed, "payload", keep=["ID"], engine=engine)
 
 
 def payload_frame(spark: SparkSession, *payloads: bytes | None) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_batches([table(*payloads)])).coalesce(1)
 
 
-def test_the_schema_is_that_of_the_first_payloads_together(spark: SparkSession) -> None:
+def test_the_schema_is_that_of_the_first_payloads_together(spark: SparkSession, engine: Any) -> None:
     one = pa.record_batch({"id": [1], "s": [{"a": 1}]})
     two = pa.record_batch({"ID": [2], "s": [{"b": "x"}], "more": [1.5]})
     frame = payload_frame(spark, None, b"?", stream(one), stream(two))
-    found = decode_payloads(frame, "payload", on_error="skip")
+    found = decode_payloads(frame, "payload", on_error="skip", engine=engine)
     assert found.schema.simpleString() == "struct<id:bigint,s:struct<a:bigint,b:string>,more:double>"
     assert [row.asDict(recursive=True) for row in found.orderBy("id").collect()] == [
         {"id": 1, "s": {"a": 1, "b": None}, "more": None},
         {"id": 2, "s": {"a": None, "b": "x"}, "more": 1.5},
     ]
-    assert decode_payloads(frame, "payload", on_error="skip", sample=2).columns == ["id", "s"]
+    assert decode_payloads(frame, "payload", on_error="skip", sample=2, engine=engine).columns == ["id", "s"]
     other = payload_frame(spark, stream(one), stream(pa.record_batch({"id": ["text"]})))
     with pytest.raises(UsageError, match=r"column 'id' is bigint in one and string in another"):
-        decode_payloads(other, "payload")
+        decode_payloads(other, "payload", engine=engine)
     with pytest.raises(UsageError, match="none of the first 1 payloads"):
-        decode_payloads(payload_frame(spark, b"?"), "payload", on_error="skip")
+        decode_payloads(payload_frame(spark, b"?"), "payload", on_error="skip", engine=engine)
 
 
-def test_failures_are_counted_by_their_reasons(spark: SparkSession) -> None:
+def test_failures_are_counted_by_their_reasons(spark: SparkSession, engine: Any) -> None:
     frame = payload_frame(spark, b"?", stream(small(0)), None, stream(small(1))[:-80])
-    found = decode_payloads(frame, "payload", SCHEMA, keep=["host"], on_error="null", error_column="_corrupt_record")
+    found = decode_payloads(
+        frame, "payload", SCHEMA, keep=["host"], on_error="null", error_column="_corrupt_record", engine=engine
+    )
     assert found.columns == ["host", "id", "word", "size", "_corrupt_record"]
     broken = found.where("_corrupt_record IS NOT NULL").collect()
     assert [(row["host"], row["id"]) for row in broken] == [("host0", None), ("host3", None)]
     assert found.count() == 5
     with pytest.raises(UsageError, match="a column 'ID' already"):
-        decode_payloads(frame, "payload", SCHEMA, on_error="null", error_column="ID")
+        decode_payloads(frame, "payload", SCHEMA, on_error="null", error_column="ID", engine=engine)
 
 
-def test_columns_with_dots_in_their_names(spark: SparkSession) -> None:
+def test_columns_with_dots_in_their_names(spark: SparkSession, engine: Any) -> None:
     frame = payload_frame(spark, stream(pa.record_batch({"x.y": [1]})))
     frame = frame.toDF("the.host", "the.payload")
-    found = decode_payloads(frame, "the.payload", keep=["the.host"])
+    found = decode_payloads(frame, "the.payload", keep=["the.host"], engine=engine)
     assert found.columns == ["the.host", "x.y"]
     assert [tuple(row) for row in found.collect()] == [("host0", 1)]
 

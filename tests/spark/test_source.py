@@ -252,13 +252,18 @@ def test_the_docstring_the_jar_and_the_guide_have_the_table() -> None:
     assert {len(row) for row in rows} == {4}
     assert ["batchBytes", "32m", "write", "bytes"] in rows
     assert {row[0] for row in rows if row[2] == "refused"} == {"columns", "storage.", "maxPartitionBytes"}
-    sides = {"both": "both", "python": "Python", "jvm": "jar", "spark": "both (Spark's own)"}
-    table = []
+    sides = {"both": "both", "python": "Python", "spark": "both (Spark's own)"}
+    tables: dict[str, list[str]] = {"spark-files.md": [], "spark-payloads.md": []}
     for option in TABLE:
         kinds = ", ".join(f"`{word}`" for word in option.type.split("|")) if "|" in option.type else option.type
-        default = f"; default `{option.default}`" if option.default else ""
-        table.append(f"| `{option.name}` | {option.use} | {kinds}{default} | {sides[option.side]} | {option.meaning} |")
-    assert "\n".join(table) in (Path(__file__).parents[2] / "docs/guides/spark-files.md").read_text()
+        kinds += f"; default `{option.default}`" if option.default else ""
+        if option.use == "payload":
+            tables["spark-payloads.md"].append(f"| `{option.name}` | {kinds} | {option.meaning} |")
+        else:
+            row = f"| `{option.name}` | {option.use} | {kinds} | {sides[option.side]} | {option.meaning} |"
+            tables["spark-files.md"].append(row)
+    for page, table in tables.items():
+        assert "\n".join(table) in (Path(__file__).parents[2] / "docs/guides" / page).read_text()
 
 
 # What tasks need travels to executors.

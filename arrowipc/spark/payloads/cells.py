@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.types import ArrayType, StructField, StructType
 
@@ -30,6 +31,8 @@ MOST_SETUPS = 64
 # Cells per call of the kernel after a call in which payloads failed: when the setup changes, those behind the
 # failure are decoded again.
 SMALL_WINDOW = 32
+#: What the functions in the JVM say, too.
+HELP = 'on_error="null" gives null for such payloads, and decode_payloads(on_error="skip") leaves them out'
 
 
 class Wanted(NamedTuple):
@@ -40,13 +43,19 @@ class Wanted(NamedTuple):
     given: Schema | None
 
 
-def binary_column(batch: pa.RecordBatch, name: str) -> Any:
-    """The column of a batch that holds payloads."""
+def payload_cells(batch: pa.RecordBatch, name: str, prefix: int) -> Any:
+    """The column of a batch that holds payloads, without what stands before them."""
     column = batch.column(find_name(name, batch.schema.names, "the batch"))
     type_ = column.type
     if not (pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_)):
         raise UsageError(f"column {name!r} has the type {type_}, expected binary")
-    return column
+    return without_prefix(column, prefix)
+
+
+def without_prefix(cells: Any, prefix: int) -> Any:
+    """Cells without so many bytes at their start; shorter ones become empty."""
+    # pyarrow's binary_slice fails for those that are shorter.
+    return pc.binary_replace_slice(cells.cast(pa.large_binary()), 0, prefix, b"") if prefix else cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +92,6 @@ class PayloadDecoder:
         self._options = options
         self._column = wanted.column
         self._target = wanted.target if options.on_error != "null" else nullable(wanted.target)
-        self._help = 'on_error="skip" leaves such payloads out'
         self._rows_before = 0
         self._setups: dict[tuple[Schema, str], Setup] = {}
         self._base = None if wanted.given is None else self._base_setup(wanted.given)
@@ -91,12 +99,12 @@ class PayloadDecoder:
 
     def decode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of the payloads of one batch, in batches fit for Spark."""
-        cells = binary_column(batch, self._column)
+        cells = payload_cells(batch, self._column, self._options.prefix)
         yield from self._decode(cells, _OtherColumns(batch, self._target, self._options))
 
     def decode_lists(self, cells: Any) -> Iterator[pa.Array]:
         """The rows of each payload as a list of structs; null where a payload is null or was left out."""
-        self._help = 'on_error="null" gives null for such payloads'
+        cells = without_prefix(cells, self._options.prefix)
         yield from self._decode(cells, _Lists(cells, self._target))
 
     def _decode(self, cells: Any, others: "_OtherColumns | _Lists") -> Iterator[Any]:
@@ -222,7 +230,7 @@ class PayloadDecoder:
             context = TaskContext.get()
             partition = "" if context is None else f" of partition {context.partitionId()}"
             where = f"column {self._column!r}, row {self._rows_before + row}{partition}"
-            raise type(error)(f"{where}: {reason}; {self._help}") from error
+            raise type(error)(f"{where}: {reason}; {HELP}") from error
         return reason
 
     def _nulls(self, refused: Mapping[int, str], others: "_OtherColumns | _Lists") -> Iterator[pa.RecordBatch]:

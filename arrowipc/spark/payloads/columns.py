@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark
-from pyspark.sql import types as st
+from pyspark.sql import SparkSession, types as st
 
 import arrowipc
 from arrowipc.errors import UsageError
 from arrowipc.schemas import Schema
-from arrowipc.spark.payloads.cells import PayloadDecoder
+from arrowipc.spark.payloads import jvm
+from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted
 from arrowipc.spark.payloads.decode import wanted_rows
 from arrowipc.spark.payloads.encode import COLUMN_OVERHEAD, PAYLOAD_OVERHEAD, in_utc
 from arrowipc.spark.payloads.options import BYTES_PER_BATCH, CodecKeywords, CodecOptions, DecodeKeywords, DecodeOptions
@@ -39,7 +40,7 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
         Columns wanted from the payloads, as for :func:`decode_payloads`; ``decode_payloads(df, ...).schema`` finds
         out what there is.
     **options
-        Of :class:`DecodeOptions`, without `keep` and `error_column`, and without "skip" for `on_error`.
+        Of :class:`DecodeOptions`, without `keep`, `error_column` and `id_column`, and without "skip" for `on_error`.
 
     Returns
     -------
@@ -50,9 +51,15 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
     Raises
     ------
     UsageError
-        For arguments that are not as described, and for PySpark older than 4.1.
+        For arguments that are not as described, and without the jar for PySpark older than 4.1.
     ArrowIpcError
         On the executors, for a broken payload; the text gives its row and partition.
+
+    Notes
+    -----
+    In a session with the jar the function runs in the JVM, and SQL calls it by its schema and, if need be, options::
+
+        SELECT topic, inline(arrowipc.`id bigint, price double`.`on_error=null`.from_arrow(payload)) FROM messages
 
     Examples
     --------
@@ -61,27 +68,41 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
     """
     # Both kinds of Column, classic and Connect, show their expression in the same way.
     name = column if isinstance(column, str) else str(column).removeprefix("Column<'").removesuffix("'>")
-    rows: Column = _from_arrow(from_arrow, name, schema, options)(column)
+    checked = _checked(from_arrow, options)
+    wanted = wanted_rows(name, schema, checked)
+    if jvm.in_jvm(SparkSession.getActiveSession(), checked):
+        # Null where a payload cannot be read, as it is for decode_payloads with "skip".
+        checked = replace(checked, on_error="skip" if checked.on_error == "null" else "raise")
+        return jvm.rows_of(column, name, wanted.target, wanted.given, checked)
+    rows: Column = _from_arrow(wanted, checked)(column)
     return rows
 
 
 def from_arrow_udf(schema: Any, **options: Unpack[DecodeKeywords]) -> Any:
-    """:func:`from_arrow` as a function for SQL, to be given to ``spark.udf.register``; errors are those of it.
+    """:func:`from_arrow` in Python as a function for SQL, for ``spark.udf.register``; errors are those of it.
+
+    In a session with the jar, SQL need not register anything: see there.
 
     >>> spark.udf.register("prices_of", from_arrow_udf("id bigint, price double"))       # doctest: +SKIP
     >>> spark.sql("SELECT topic, inline(prices_of(payload)) FROM messages")              # doctest: +SKIP
     """
-    return _from_arrow(from_arrow_udf, "payload", schema, options)
+    checked = _checked(from_arrow_udf, options)
+    if checked.engine == "jvm":
+        raise UsageError("engine: Spark registers no function of the JVM as a UDF; SQL calls arrowipc.from_arrow there")
+    return _from_arrow(wanted_rows("payload", schema, checked), checked)
 
 
-def _from_arrow(function: Callable[..., Any], name: str, schema: Any, given: DecodeKeywords) -> Any:
+def _checked(function: Callable[..., Any], given: DecodeKeywords) -> DecodeOptions:
     options = DecodeOptions.of_call(function, given)
-    for each in ("keep", "error_column"):
+    for each in ("keep", "error_column", "id_column"):
         if getattr(options, each):
             raise UsageError(f"{each}: from_arrow has no such option, as a query keeps what it selects")
     if options.on_error == "skip":
         raise UsageError("on_error: expected 'raise' or 'null', found 'skip': a column leaves no row out")
-    wanted = wanted_rows(name, schema, options)
+    return options
+
+
+def _from_arrow(wanted: Wanted, options: DecodeOptions) -> Any:
     if options.on_error == "null":
         # The decoder leaves broken payloads out, and says which; the array of such a cell is null.
         options = replace(options, on_error="skip")

@@ -1,6 +1,8 @@
 """Decodes a binary column whose every cell is Arrow IPC: a complete stream, a complete file, or bare messages."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
@@ -9,10 +11,11 @@ from pyspark.sql import types as st
 import arrowipc
 from arrowipc.arguments import check_integer
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted, binary_column, nullable
-from arrowipc.spark.payloads.options import DecodeKeywords, DecodeOptions
+from arrowipc.spark.payloads import jvm
+from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted, nullable, payload_cells
+from arrowipc.spark.payloads.options import ID_BYTES, DecodeKeywords, DecodeOptions
 from arrowipc.spark.shipping import shipped
-from arrowipc.spark.types import TypeOptions, arrow_schema_of, find_name, to_spark_schema
+from arrowipc.spark.types import arrow_schema_of, find_name, index_of, to_spark_schema
 from arrowipc.spark.unify import merge_fields
 from arrowipc.types import as_schema
 
@@ -66,10 +69,14 @@ def decode_payloads(
     --------
     >>> decode_payloads(messages, "payload", keep=["topic"]).groupBy("topic").count()   # doctest: +SKIP
     """
+    from pyspark.sql import functions as F
+
     checked = DecodeOptions.of_call(decode_payloads, options)
     keep = list(checked.keep)
     for name in (column, *keep):
         find_name(name, df.columns, "the data frame")
+    if checked.id_column is not None:
+        df, keep = _with_ids(df, column, checked), [*keep, checked.id_column]
     if isinstance(schema, st.StructType | str) and checked.columns is not None:
         raise UsageError("give either schema= or columns=: a schema already says which columns are wanted")
     if schema is None:
@@ -78,11 +85,23 @@ def decode_payloads(
     source = df.select(*map(quoted, dict.fromkeys((column, *keep))))
     fields = source.schema.fields
     kept = [fields[find_name(name, source.columns, "the data frame")] for name in keep]
+    schema = output_schema(kept, wanted.target, checked)
+    if jvm.in_jvm(df.sparkSession, checked):
+        target = st.StructType(schema.fields[len(kept) : len(kept) + len(wanted.target)])
+        rows = jvm.rows_of(quoted(column), column, target, wanted.given, checked)
+        return source.select(*map(quoted, keep), F.inline(rows))
+    for field in kept:
+        if isinstance(field.dataType, st.YearMonthIntervalType | st.CalendarIntervalType):
+            raise UsageError(
+                f"keep: Python cannot be handed column {field.name!r} of type "
+                f"{field.dataType.simpleString()}; cast it in Spark"
+            )
+    checked = replace(checked, keep=keep)
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _decoded(batches, wanted, checked)
 
-    return map_in_arrow(source, decode, output_schema(kept, wanted.target, checked))
+    return map_in_arrow(source, decode, schema)
 
 
 def decode_payload_batches(
@@ -116,7 +135,20 @@ def decode_payload_batches(
     if isinstance(schema, str):
         raise UsageError("schema: DDL can be read on the driver only; call StructType.fromDDL there")
     checked = DecodeOptions.of_call(decode_payload_batches, options)
+    if checked.id_column is not None or checked.engine == "jvm":
+        raise UsageError("id_column and engine='jvm' are for decode_payloads: batches that are in Python stay there")
     return _decoded(batches, wanted_rows(column, schema, checked), checked)
+
+
+def _with_ids(df: "DataFrame", column: str, options: DecodeOptions) -> "DataFrame":
+    """The data frame with the identifiers in the prefixes of payloads."""
+    from pyspark.sql import functions as F
+
+    name = options.id_column or ""
+    if index_of(name, df.columns) is not None:
+        raise UsageError(f"id_column: there is a column {name!r} already; choose another name")
+    digits = F.hex(F.substring(quoted(column), options.prefix - ID_BYTES + 1, ID_BYTES))
+    return df.withColumn(name, F.conv(digits, 16, 10).cast("bigint"))
 
 
 def wanted_rows(column: str, schema: Any, options: DecodeOptions) -> Wanted:
@@ -131,13 +163,13 @@ def wanted_rows(column: str, schema: Any, options: DecodeOptions) -> Wanted:
         target = to_spark_schema(given, options)
     if options.columns is not None:
         target = narrowed(target, options.columns)
+    if not target.fields and not options.keep and options.id_column is None:
+        raise UsageError("no column is wanted from the payloads, and none is kept")
     arrow_schema_of(target, variants=False)  # raises for types that no payload can have, on the driver
     return Wanted(column, target, given)
 
 
 def _decoded(batches: Iterable[pa.RecordBatch], wanted: Wanted, options: DecodeOptions) -> Iterator[pa.RecordBatch]:
-    if not wanted.target.fields and not options.keep:
-        raise UsageError("no column is wanted from the payloads, and none is kept")
     decoder = PayloadDecoder(wanted, options)
     for batch in batches:
         yield from decoder.decode(batch)
@@ -168,12 +200,6 @@ def narrowed(schema: st.StructType, columns: Sequence[str]) -> st.StructType:
 def output_schema(kept: Sequence[st.StructField], target: st.StructType, options: DecodeOptions) -> st.StructType:
     """The schema of the kept columns, the decoded ones, and the reasons."""
     error_column = options.error_column
-    for field in kept:
-        if isinstance(field.dataType, st.YearMonthIntervalType | st.CalendarIntervalType):
-            raise UsageError(
-                f"keep: Python cannot be handed column {field.name!r} of type "
-                f"{field.dataType.simpleString()}; cast it in Spark"
-            )
     taken = {field.name.lower() for field in kept}
     for field in target.fields:
         if field.name.lower() in taken:
@@ -211,7 +237,7 @@ def map_in_arrow(df: "DataFrame", function: Any, schema: st.StructType) -> "Data
 # -- the schema of payloads that nobody described ------------------------------------------------------------
 
 
-def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int) -> st.StructType:
+def infer_schema(df: "DataFrame", column: str, options: DecodeOptions, sample: int) -> st.StructType:
     """The columns of the first payloads, merged; those without a readable schema are left out: decoding says more."""
     if df.isStreaming:
         raise UsageError(
@@ -220,10 +246,15 @@ def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int
     check_integer("sample", sample, 1, 2**31 - 1)
 
     def schemas(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _schemas_of(batches, sample)
+        yield from _schemas_of(batches, sample, options.prefix)
 
     payload = quoted(column)
     source = df.select(payload.alias("payload")).where(payload.isNotNull())
+    if jvm.in_jvm(df.sparkSession, options):
+        texts = [row[0] for row in source.select(jvm.schema_of(quoted("payload"), options)).head(sample)]
+        if texts and None not in texts:
+            return _merged([st.StructType.fromJson(json.loads(text)) for text in texts])
+        # Else Python says what is wrong.
     found = source.mapInArrow(shipped(schemas), "schema binary, problem string").head(sample)
     if not found:
         raise UsageError(f"column {column!r} holds no payload to take the schema from; pass schema=")
@@ -233,16 +264,20 @@ def infer_schema(df: "DataFrame", column: str, options: TypeOptions, sample: int
             f"column {column!r}: none of the first {len(found)} payloads has a schema that can be read; pass "
             f"schema=. The first: {found[0]['problem']}"
         )
+    return _merged([to_spark_schema(arrowipc.read_schema(bytes(each)), options) for each in readable])
+
+
+def _merged(schemas: Sequence[st.StructType]) -> st.StructType:
     try:
-        return merge_fields([to_spark_schema(arrowipc.read_schema(bytes(each)), options) for each in readable])
+        return merge_fields(schemas)
     except UsageError as error:
         raise UsageError(f"payloads of the sample do not go together: {error}") from None
 
 
-def _schemas_of(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def _schemas_of(batches: Iterable[pa.RecordBatch], most: int, prefix: int) -> Iterator[pa.RecordBatch]:
     """Schema message, or error, of the first cells."""
     for batch in batches:
-        cells = binary_column(batch, "payload").slice(0, most)
+        cells = payload_cells(batch, "payload", prefix).slice(0, most)
         schemas: list[bytes | None] = []
         problems: list[str | None] = []
         for cell in cells:

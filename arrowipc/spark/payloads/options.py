@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 OnError: "TypeAlias" = Literal["raise", "skip", "null"]
 Validate: "TypeAlias" = Literal["none", "full", "strict"]
+Engine: "TypeAlias" = Literal["auto", "jvm", "python"]
+
+#: The last bytes of a prefix are an identifier, of so many bytes.
+ID_BYTES = 4
 
 # More rows per batch gain nothing, and 16 MiB of them keep a worker small: it holds its input, what it
 # decodes and what it hands over at the same time.
@@ -59,8 +63,17 @@ class DecodeOptions(_Keywords, TypeOptions):
         With ``on_error="null"``, a last column with the reason why a payload could not be read; else null.
     validate : {"full", "none", "strict"}
         As in :func:`arrowipc.open`.
+    prefix : int, default 0
+        Bytes of each cell before its first message: 5 for the magic byte and the identifier of a schema registry.
+    id_column : str, optional
+        A further column that is kept: the last four bytes of the prefix as a bigint, the most significant one first.
+        For :func:`decode_payloads` alone.
+    engine : {"auto", "jvm", "python"}
+        Where payloads are decoded. "auto" is the JVM in a session that has the jar, unless ``validate="strict"`` or
+        ``extensions=True`` ask for what only Python has. The rows are the same, and the JVM needs less time.
     rows_per_batch, bytes_per_batch : int
-        Most rows, and about the most bytes, handed to Spark at once; larger payloads come in several batches.
+        Most rows, and about the most bytes, that Python hands to Spark at once; larger payloads come in several
+        batches.
     """
 
     columns: Sequence[str] | None = None
@@ -68,6 +81,9 @@ class DecodeOptions(_Keywords, TypeOptions):
     on_error: OnError = "raise"
     error_column: str | None = None
     validate: Validate = "full"
+    prefix: int = 0
+    id_column: str | None = None
+    engine: Engine = "auto"
     rows_per_batch: int = ROWS_PER_BATCH
     bytes_per_batch: int = BYTES_PER_BATCH
 
@@ -75,6 +91,10 @@ class DecodeOptions(_Keywords, TypeOptions):
         TypeOptions.__post_init__(self)
         check_choice("on_error", self.on_error, get_args(OnError))
         check_choice("validate", self.validate, get_args(Validate))
+        check_choice("engine", self.engine, get_args(Engine))
+        check_integer("prefix", self.prefix, 0, 2**31 - 1)
+        if self.id_column is not None and self.prefix < ID_BYTES:
+            raise UsageError(f"id_column needs a prefix of at least {ID_BYTES} bytes, found prefix={self.prefix}")
         if self.error_column is not None and self.on_error != "null":
             raise UsageError(f'error_column needs on_error="null": with {self.on_error!r} no row holds a reason')
         _check_counts(self, "rows_per_batch", "bytes_per_batch")
@@ -179,6 +199,9 @@ class DecodeKeywords(TypedDict, total=False):
     on_error: OnError
     error_column: str | None
     validate: Validate
+    prefix: int
+    id_column: str | None
+    engine: Engine
     rows_per_batch: int
     bytes_per_batch: int
 

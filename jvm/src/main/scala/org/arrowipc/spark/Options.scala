@@ -1,9 +1,9 @@
 package org.arrowipc.spark
 
 import java.nio.charset.StandardCharsets.UTF_8
-import java.util.Locale
+import java.util.{Base64, Locale}
 import org.apache.spark.network.util.JavaUtils
-import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.types.{DataType, LongType}
 import scala.io.Source.fromInputStream
 import scala.jdk.CollectionConverters._
 import scala.util.Try
@@ -20,10 +20,13 @@ private[spark] final class Options(asked: Map[String, String], use: String) {
   private[this] val known = Options.table.filter(_.use == use).map(option => option.name -> checked(option)).toMap
 
   private def checked(option: Options.Option): String = {
-    val found = lower.getOrElse(option.name.toLowerCase(Locale.ROOT), option.default).trim.toLowerCase(Locale.ROOT)
+    val given = lower.getOrElse(option.name.toLowerCase(Locale.ROOT), option.default)
+    if (option.kind == "text") return given
+    val found = given.trim.toLowerCase(Locale.ROOT)
     val (good, expected) = option.kind match {
       case "flag" => (found == "true" || found == "false", "true or false")
       case "count" => (found.toIntOption.exists(_ > 0), "a whole number from 1")
+      case "size" => (found.toIntOption.exists(_ >= 0), "a whole number from 0")
       case "bytes" => (Try(JavaUtils.byteStringAsBytes(found)).toOption.exists(_ > 0), "bytes, such as 4194304 or 4m")
       case words => (words.split('|').contains(found), s"one of ${words.replace("|", ", ")}")
     }
@@ -54,8 +57,10 @@ private object Options {
   }
 }
 
-final class ReadOptions private (options: Options) extends Serializable {
-  def this(asked: java.util.Map[String, String]) = this(new Options(asked.asScala.toMap, "read"))
+/** @param time the type of times of day */
+final class ReadOptions private (options: Options, val time: DataType) extends Serializable {
+  /** For a session, which may refuse TIME. */
+  def this(asked: java.util.Map[String, String]) = this(new Options(asked.asScala.toMap, "read"), SparkTypes.time())
 
   val format: String = options.text("format")
   val mergeSchema: Boolean = options.flag("mergeSchema")
@@ -64,12 +69,14 @@ final class ReadOptions private (options: Options) extends Serializable {
   val nanoseconds: String = options.text("nanoseconds")
   val unsupported: String = options.text("unsupported")
   val extensions: Boolean = options.flag("extensions")
-  /** The type of times of day in the session that reads. */
-  val time: DataType = SparkTypes.time()
 }
 
 /** Bounds on what untrusted bytes may ask for: those of `arrowipc.Limits`, with its reasons. */
 object ReadOptions {
+  /** For payloads, whose types are those of the Python functions, whatever the session refuses. */
+  private[spark] def ofPayloads(asked: Map[String, String]): ReadOptions =
+    new ReadOptions(new Options(asked, "read"), SparkTypes.TIME.getOrElse(LongType))
+
   val METADATA_BYTES: Long = 16L << 20
   val DEPTH = 64
   val ROWS_PER_BATCH: Long = Int.MaxValue
@@ -78,6 +85,8 @@ object ReadOptions {
   val DECOMPRESSED_SLACK: Long = 1L << 30
   val DICTIONARY_BYTES: Long = 2L << 30
   val OVERLAP_BYTES: Long = 64L << 20
+  /** Of a cell of payloads and all that it decompresses to. */
+  val PAYLOAD_BYTES: Long = 4L << 30
 }
 
 private[spark] final class WriteOptions private (options: Options) extends Serializable {
@@ -91,4 +100,31 @@ private[spark] final class WriteOptions private (options: Options) extends Seria
   val statistics: Boolean = options.flag("statistics")
   /** What to do about texts that are not UTF-8. */
   val invalidText: String = options.text("invalid_text")
+}
+
+/** How the cells of a column are decoded: what is particular to them, and the options of reading that they share. */
+private[spark] final class PayloadOptions private (options: Options, val read: ReadOptions) extends Serializable {
+  def this(asked: Map[String, String]) = this(PayloadOptions.known(asked), ReadOptions.ofPayloads(asked))
+
+  val onError: String = options.text("on_error")
+  /** The last field of each row, with the reason why a payload could not be read; empty: there is none. */
+  val errorColumn: String = options.text("error_column")
+  /** Bytes of each cell before its message. */
+  val prefix: Int = options.count("prefix")
+  /** What has the payloads, for errors. */
+  val column: String = options.text("column")
+  /** The message of the schema of messages that come without one. */
+  val schema: Array[Byte] = Base64.getDecoder.decode(options.text("schema"))
+}
+
+private[spark] object PayloadOptions {
+  /** Those options of reading that cells have as well. */
+  private val Shared = Set("validate", "nanoseconds", "unsupported", "extensions")
+
+  private def known(asked: Map[String, String]): Options = {
+    val names = Shared ++ Options.table.filter(_.use == "payload").map(_.name)
+    for (name <- asked.keys if !names(name.toLowerCase(Locale.ROOT))) throw new ArrowIpcException.Usage(
+      s"from_arrow has no option '$name'; there are ${names.toSeq.sorted.mkString(", ")}")
+    new Options(asked, "payload")
+  }
 }

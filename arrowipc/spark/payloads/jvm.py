@@ -1,0 +1,70 @@
+"""The functions on payloads in the JVM: whether a session has them, and columns that call them."""
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as st
+
+from arrowipc.errors import UsageError
+from arrowipc.schemas import Schema
+from arrowipc.spark.payloads.options import DecodeOptions
+from arrowipc.spark.sessions import CATALOG, CATALOG_CLASS, reader_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+#: The options that only Python has, by the values that mean nothing particular.
+PYTHON_ONLY = {"validate": ("full", "none"), "extensions": (False,)}
+
+
+def in_jvm(spark: "SparkSession | None", options: DecodeOptions) -> bool:
+    """Whether payloads are decoded in the JVM, where they are: ``engine`` asks for it, or leaves it to the session."""
+    if options.engine == "python":
+        return False
+    reason = _missing(spark, options)
+    if reason and options.engine == "jvm":
+        raise UsageError(f"engine: payloads cannot be decoded in the JVM, as {reason}")
+    return not reason
+
+
+def _missing(spark: "SparkSession | None", options: DecodeOptions) -> str:
+    """Why the JVM cannot do it; empty where it can, and its functions are known to the session then."""
+    for name, usual in PYTHON_ONLY.items():
+        if (value := getattr(options, name)) not in usual:
+            return f"only Python has {name}={value!r}"
+    if spark is None or reader_of(spark) != "jvm":
+        return "the session lacks the jar: start it with arrowipc.spark.session()"
+    known = spark.conf.get(CATALOG, None)
+    if known is None:
+        spark.conf.set(CATALOG, CATALOG_CLASS)
+    return f"{CATALOG} is {known}" if known not in (None, CATALOG_CLASS) else ""
+
+
+def rows_of(column: Any, name: str, target: st.StructType, given: Schema | None, options: DecodeOptions) -> "Column":
+    """The rows of each payload as an array of structs; `name` is what errors call the column.
+
+    With ``on_error="skip"`` the array of a payload that cannot be read is null; with "null" it is one row of nulls.
+    """
+    parts = {
+        "column": name,
+        "on_error": {"raise": "raise", "skip": "null", "null": "row"}[options.on_error],
+        "error_column": options.error_column or "",
+        "validate": options.validate,
+        "schema": base64.b64encode(given.serialize()).decode() if given is not None else "",
+    }
+    return _call("from_arrow", column, options, parts, [target.json()])
+
+
+def schema_of(column: Any, options: DecodeOptions) -> "Column":
+    """Spark's schema of each payload, as JSON; null where it cannot be read."""
+    return _call("schema_of_arrow", column, options, {"on_error": "null"}, [])
+
+
+def _call(function: str, column: Any, options: DecodeOptions, parts: dict[str, str], texts: list[str]) -> "Column":
+    from pyspark.sql import functions as F
+
+    parts |= {"prefix": str(options.prefix), "nanoseconds": options.nanoseconds, "unsupported": options.unsupported}
+    parts |= {"extensions": str(options.extensions).lower()}
+    texts += [f"{name}={value}" for name, value in parts.items() if value]
+    name = ".".join("`" + text.replace("`", "``") + "`" for text in ("arrowipc", *texts, function))
+    return F.call_function(name, column)

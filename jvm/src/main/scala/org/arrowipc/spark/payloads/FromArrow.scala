@@ -1,0 +1,102 @@
+package org.arrowipc.spark
+package payloads
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
+import org.apache.spark.sql.catalyst.util.{ArrayData, GenericArrayData}
+import org.apache.spark.sql.connector.catalog.functions.ScalarFunction
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.vectorized.ColumnarArray
+import org.apache.spark.unsafe.types.UTF8String
+import scala.util.Using
+
+/**
+ * `from_arrow(payload)`: the rows of each payload as an array of structs, which Spark calls from generated code.
+ *
+ * In a task an array lasts until the function is called again, as the rows of Spark's own operators do.
+ */
+private[spark] final class FromArrow(schema: StructType, options: PayloadOptions, text: Seq[String])
+    extends ScalarFunction[ArrayData] {
+  import FromArrow._
+
+  private val element =
+    if (options.errorColumn.isEmpty) schema else schema.add(options.errorColumn, StringType)
+  @transient private var running: Running = _
+
+  override def inputTypes: Array[DataType] = Array(BinaryType)
+  override def resultType: ArrayType = ArrayType(element, containsNull = false)
+  override def name: String = NAME
+  override def canonicalName: String = (text :+ NAME).mkString("arrowipc.", ".", "")
+  override def hashCode: Int = text.hashCode
+  override def equals(other: Any): Boolean = other match {
+    case function: FromArrow => function.canonicalName == canonicalName
+    case _ => false
+  }
+
+  override def produceResult(input: InternalRow): ArrayData = invoke(input.getBinary(0))
+
+  /** The method that Spark calls, by its name. */
+  def invoke(cell: Array[Byte]): ArrayData = {
+    val context = TaskContext.get()
+    if (context == null) {
+      if (cell == null) null else alone(cell)
+    } else {
+      if (running == null || running.context != context) running = new Running(context)
+      running.rows(cell)
+    }
+  }
+
+  /** Outside of tasks, as where Spark folds constants, nothing is kept and the rows are a copy. */
+  private def alone(cell: Array[Byte]): ArrayData = Using.resource(new PayloadDecoder(schema, options)) { decoder =>
+    attempt(s"column '${options.column}'")(decoder.rows(cell)) match {
+      case rows: ColumnarArray =>
+        UnsafeProjection.create(Array[DataType](resultType))(InternalRow(rows)).getArray(0).copy()
+      case other => other
+    }
+  }
+
+  private def attempt(where: => String)(decode: => ArrayData): ArrayData = try decode catch {
+    case error: ArrowIpcException if options.onError == "null" => null
+    case error: ArrowIpcException if options.onError == "row" =>
+      val reason = if (options.errorColumn.isEmpty) Nil else Seq(UTF8String.fromString(error.getMessage))
+      new GenericArrayData(Array[Any](InternalRow.fromSeq(Seq.fill(schema.length)(null) ++ reason)))
+    case error: ArrowIpcException => FileBatches.named(where, HELP)(throw error)
+  }
+
+  /** What a task has. */
+  private final class Running(val context: TaskContext) {
+    private val decoder = new PayloadDecoder(schema, options)
+    private var row = -1L
+    context.addTaskCompletionListener[Unit] { _ =>
+      running = null
+      decoder.close()
+    }
+
+    def rows(cell: Array[Byte]): ArrayData = {
+      row += 1
+      if (cell == null) null
+      else attempt(s"column '${options.column}', row $row of partition ${context.partitionId()}")(decoder.rows(cell))
+    }
+  }
+}
+
+private[spark] object FromArrow {
+  final val NAME = "from_arrow"
+  private final val HELP = "; on_error=\"null\" gives null for such payloads, and decode_payloads(on_error=\"skip\") " +
+    "leaves them out"
+
+  /** A schema as DDL or JSON, and options such as `prefix=5`. */
+  def apply(texts: Seq[String]): FromArrow = {
+    val schema = texts.headOption.getOrElse(throw new ArrowIpcException.Usage(
+      "from_arrow needs a schema: arrowipc.`id bigint, name string`.from_arrow(payload)"))
+    val wanted = if (schema.trim.startsWith("{")) DataType.fromJson(schema) else StructType.fromDDL(schema)
+    new FromArrow(wanted.asInstanceOf[StructType], optionsOf(texts.tail), texts)
+  }
+
+  /** Texts of the form `name=value`. */
+  def optionsOf(texts: Seq[String]): PayloadOptions = new PayloadOptions(texts.map(_.split("=", 2) match {
+    case Array(name, value) => name.trim -> value
+    case Array(text) => throw new ArrowIpcException.Usage(s"expected an option such as on_error=null, found '$text'")
+  }).toMap)
+}

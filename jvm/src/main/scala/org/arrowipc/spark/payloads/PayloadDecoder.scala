@@ -1,0 +1,113 @@
+package org.arrowipc.spark
+package payloads
+
+import java.util
+import scala.collection.mutable.ArrayBuffer
+import org.apache.arrow.memory.RootAllocator
+import org.apache.arrow.vector.types.pojo.Schema
+import org.apache.spark.sql.types.{StringType, StructType}
+import org.apache.spark.sql.vectorized.{ColumnarArray, ColumnarBatch}
+import org.arrowipc.spark.ArrowIpcException.{Limit, Usage}
+import org.arrowipc.spark.vectors.{Vector, Vectors}
+
+/**
+ * Decodes cells that hold a stream, a file, or bare messages of a schema that was given: one after the other, in memory
+ * that all of them use. What becomes of a cell lasts until the next one is decoded.
+ */
+private[payloads] final class PayloadDecoder(wanted: StructType, options: PayloadOptions) extends AutoCloseable {
+  import PayloadDecoder._
+
+  private val fields = SparkSchema.plain(wanted).asInstanceOf[StructType]
+  private val whole = if (options.errorColumn.isEmpty) fields else fields.add(options.errorColumn, StringType)
+  private val allocator = new RootAllocator(ReadOptions.PAYLOAD_BYTES)
+  private val slabs = new Slabs(allocator)
+  private val decoder = new MessageDecoder(options.read)
+  private var reader: BatchReader = _
+  /** Of the schemas that cells began with, the last first. */
+  private val known = new ArrayBuffer[Known]
+  private val given: Known = if (options.schema.isEmpty) null else {
+    val schema = IpcFile.open(new Source.Cell(options.schema, 0), options.read).schema
+    new Known(Array.empty, schema, projectionOf(schema))
+  }
+
+  /** The rows of a cell. */
+  def rows(cell: Array[Byte]): ColumnarArray = Metadata.guarded("the payload") {
+    release()
+    val from = Math.min(options.prefix, cell.length)
+    val (file, projection) = open(cell, from, new Source.Copied(cell, from, slabs.take(cell.length - from)))
+    file.fault.foreach(fault => throw fault.error)
+    reader = new BatchReader(file, projection, decoder, slabs, allocator)
+    joined(Array.tabulate(file.batches.length)(reader.keep))
+  }
+
+  private def open(cell: Array[Byte], from: Int, source: Source): (IpcFile, Projection) = {
+    val place = known.indexWhere(_.begins(cell, from))
+    if (place >= 0) {
+      val found = known(place)
+      if (place > 0) {
+        known.remove(place)
+        known.prepend(found)
+      }
+      (IpcFile.rest(source, found.schema, found.message.length), found.projection)
+    } else {
+      val file = IpcFile.open(source, options.read, if (given == null) null else given.schema)
+      if (given != null && (file.schema eq given.schema)) (file, given.projection)
+      else {
+        val projection = projectionOf(file.schema)
+        if (file.schemaEnd > 0) {
+          val message = util.Arrays.copyOfRange(cell, from, from + file.schemaEnd.toInt)
+          known.prepend(new Known(message, file.schema, projection))
+          while (known.length > MOST_SCHEMAS || known.iterator.map(_.message.length.toLong).sum > MOST_BYTES) {
+            known.remove(known.length - 1)
+          }
+        }
+        (file, projection)
+      }
+    }
+  }
+
+  private def projectionOf(schema: Schema): Projection = {
+    val projection = new Projection(schema, fields, options.read, "the payload")
+    // More likely a payload of another kind than one without values.
+    if (!projection.isFound && fields.nonEmpty) throw new Usage(
+      s"the payload has no column '${fields.head.name}'; its columns are ${projection.whole.columns.map(_.path)
+        .take(20).mkString("'", "', '", "'")}")
+    projection
+  }
+
+  private def joined(batches: Array[ColumnarBatch]): ColumnarArray = {
+    val rows = batches.foldLeft(0L)(_ + _.numRows)
+    Limit.unless(rows <= Int.MaxValue, "a payload of %d rows", rows)
+    val members = Array.tabulate[Vector](whole.length) { i =>
+      if (i == fields.length || batches.isEmpty) new Vectors.Nulls(whole(i).dataType, rows)
+      else if (batches.length == 1) batches(0).column(i).asInstanceOf[Vector]
+      else new Vectors.Joined(whole(i).dataType, batches.map(_.column(i).asInstanceOf[Vector]), rows)
+    }
+    new ColumnarArray(new Vectors.Members(whole, rows, members), 0, rows.toInt)
+  }
+
+  private def release(): Unit = {
+    if (reader != null) reader.close()
+    reader = null
+    slabs.reset()
+  }
+
+  override def close(): Unit = {
+    release()
+    slabs.close()
+    decoder.close()
+    allocator.close()
+  }
+}
+
+private object PayloadDecoder {
+  /** Of more schemas than these, or longer ones, payloads are planned anew. */
+  private final val MOST_SCHEMAS = 64
+  private final val MOST_BYTES = 4L << 20
+
+  /** The message of a schema, and what is planned for it. */
+  private final class Known(val message: Array[Byte], val schema: Schema, val projection: Projection) {
+    def begins(cell: Array[Byte], from: Int): Boolean = cell.length - from >= message.length &&
+      util.Arrays.equals(cell, from, from + message.length, message, 0, message.length)
+  }
+}
