@@ -237,8 +237,9 @@ def options_after(configure_again: int = 1, **before: str) -> dict[str, str]:
 
 
 def test_the_jar_joins_others(unbuilt: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert options_after(2) == {"spark.jars": find_jar()}
-    assert options_after(2, spark_jars="a.jar,b.jar") == {"spark.jars": f"a.jar,b.jar,{find_jar()}"}
+    catalog = {"spark.sql.catalog.arrowipc": "org.arrowipc.spark.payloads.ArrowIpcCatalog"}
+    assert options_after(2) == {"spark.jars": find_jar(), **catalog}
+    assert options_after(2, spark_jars="a.jar,b.jar") == {"spark.jars": f"a.jar,b.jar,{find_jar()}", **catalog}
     assert options_after(spark_remote="sc://host") == {"spark.remote": "sc://host"}
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # spark-submit has started Java
     assert options_after() == {}
