@@ -85,6 +85,7 @@ def test_broken_payloads(spark: SparkSession, engine: Any) -> None:
     messages = frame(spark, stream(SMALL), b"garbage", None)
     with pytest.raises(PySparkException, match=r"column 'payload', row 1 of partition 0: .*on_error=\"null\" gives"):
         messages.select(from_arrow(messages.payload, DDL, engine=engine)).collect()
+    assert messages.select(from_arrow("payload", DDL, engine=engine)).columns == ["from_arrow(payload)"]
     found = messages.select(from_arrow("payload", DDL, on_error="null", engine=engine).alias("rows")).collect()
     assert [row.rows and len(row.rows) for row in found] == [3, None, None]
     with pytest.raises(UsageError, match="on_error: expected 'raise' or 'null', found 'skip'"):

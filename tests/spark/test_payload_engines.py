@@ -3,6 +3,7 @@
 import random
 import re
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,11 @@ import pytest
 from helpers import mutate
 from helpers.arrow_columns import COLUMNS, file, held, stream
 from helpers.processes import rounds
+from hostile import bombs
 from pyspark.sql import DataFrame, SparkSession
 
+import arrowipc
+from arrowipc.errors import ArrowIpcError
 from arrowipc.spark import decode_payloads, to_spark_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.nosanitize]
@@ -72,3 +76,64 @@ def test_both_engines_say_the_same_of_the_same_cells(spark: SparkSession) -> Non
                 wrong.append((case, n, [*columns], one, other))
     assert min(seen[True], seen[False]) > 10
     assert not wrong, f"{len(wrong)}:\n" + "\n".join(f"{each}"[:1500] for each in wrong[:20])
+
+
+def peak(spark: SparkSession, *, anew: bool = False) -> int:
+    """Most memory that the JVM had, in MiB."""
+    process = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}")  # type: ignore[union-attr]
+    if anew:
+        (process / "clear_refs").write_text("5")
+    lines = (process / "status").read_text().splitlines()
+    return int(next(line for line in lines if "VmHWM" in line).split()[1]) >> 10
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux to measure a peak")
+def test_mutants_of_cells_neither_end_the_jvm_nor_take_its_memory(spark: SparkSession) -> None:
+    chance, started = random.Random(41), peak(spark, anew=True)
+    for name in [*COLUMNS][:: rounds(12, 1)]:
+        batch = pa.record_batch({"x": COLUMNS[name].array})
+        originals = [write(batch, batch, compression=codec) for write, codec in WAYS]
+        cells = [*mutate.mixed(originals, chance.randrange(1 << 30), rounds(60, 250))]
+        rows = outcome(frame(spark, cells), to_spark_schema(batch.schema), engine="jvm")
+        assert any(why is not None for _, why in rows.values())
+    assert peak(spark) - started < 300
+
+
+def test_payloads_of_more_rows_than_memory_holds_are_python_s(spark: SparkSession) -> None:
+    word, nothing = ["x" * (1 << 20)], pa.array([0] * 400, pa.int8())
+    many = pa.record_batch({"x": pa.DictionaryArray.from_arrays(nothing, word)})
+    null = pa.record_batch({"x": pa.nulls(1 << 30, pa.null())}).cast(pa.schema({"x": pa.null()}))
+    cells = frame(spark, [stream(many), stream(null), stream(many.slice(0, 3))])
+    found = outcome(cells, "x string", engine="jvm")
+    assert [len(rows) for rows, _ in found.values()] == [1, 1, 3]
+    assert ["its rows take more than" in str(why) for _, why in found.values()] == [True, True, False]
+    rows = decode_payloads(cells.where("n <> 1"), "payload", "x string", engine="python")
+    assert rows.selectExpr("sum(length(x))").collect()[0][0] == 403 << 20
+
+
+#: Many honest batches, which cost what they hold; maps of null keys, which Spark has not; and more columns than Spark
+#: makes code for in a minute.
+HONEST = {
+    "blocks of one batch",
+    "blocks of one batch of text",
+    "honest frames",
+    "maps of nothing",
+    "columns on one buffer",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", range(4))
+def test_bombs_in_cells_do_not_end_the_jvm(spark: SparkSession, share: int) -> None:
+    for name in sorted({*bombs.BOMBS} - HONEST)[share::4]:
+        for form, data in bombs.BOMBS[name]().items():
+            if not form.startswith(("stream", "file")) or len(data) > 16 << 20:
+                continue
+            try:
+                with arrowipc.open(data) as reader:
+                    schema: Any = to_spark_schema(reader.schema)
+            except ArrowIpcError:
+                schema = "x bigint"
+            rows = decode_payloads(frame(spark, [data]), "payload", schema, keep=["n"], on_error="skip", engine="jvm")
+            rows.limit(100).write.format("noop").mode("overwrite").save()

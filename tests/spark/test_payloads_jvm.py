@@ -75,7 +75,7 @@ def test_rows_are_right_behind_sorts_windows_caches_and_udfs(payloads: DataFrame
     wanted = sorted(
         [("h0", 10, "x"), ("h0", 20, "yy"), *(("h0", *each) for each in ROWS), *(("h1", *each) for each in ROWS)]
     )
-    assert "FromArrow" in rows._jdf.queryExecution().toString()
+    assert "invoke(from_arrow.invoke(q" in rows._jdf.queryExecution().toString()
 
     def found(frame: DataFrame) -> list[Any]:
         return sorted(tuple(row)[:3] for row in frame.collect())

@@ -73,7 +73,7 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
     if jvm.in_jvm(SparkSession.getActiveSession(), checked):
         # Null where a payload cannot be read, as it is for decode_payloads with "skip".
         checked = replace(checked, on_error="skip" if checked.on_error == "null" else "raise")
-        return jvm.rows_of(column, name, wanted.target, wanted.given, checked)
+        return jvm.rows_of(column, name, wanted.target, wanted.given, checked).alias(f"from_arrow({name})")
     rows: Column = _from_arrow(wanted, checked)(column)
     return rows
 

@@ -5,13 +5,20 @@ import org.apache.arrow.flatbuf.{Message, RecordBatch}
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnVector}
+import org.arrowipc.spark.ArrowIpcException.Limit
 import org.arrowipc.spark.IpcFile.Block
 
-/** Reads the chosen columns of batches of one file or stream: fetches their bytes, and lets vectors be made of them. */
+/**
+ * Reads the chosen columns of batches of one file or stream: fetches their bytes, and lets vectors be made of them.
+ *
+ * @param most about the most bytes that the rows of all batches may take as Spark copies them
+ */
 private[spark] final class BatchReader(
-    file: IpcFile, projection: Projection, decoder: MessageDecoder, slabs: Slabs, allocator: BufferAllocator)
-    extends AutoCloseable {
+    file: IpcFile, projection: Projection, decoder: MessageDecoder, slabs: Slabs, allocator: BufferAllocator,
+    most: Long = Long.MaxValue) extends AutoCloseable {
   import BatchReader._
+
+  private var copied = 0L
 
   private val whole = projection.whole
   private val dictionaries = new Dictionaries(file, allocator)({ (plan, part, memory) =>
@@ -47,8 +54,14 @@ private[spark] final class BatchReader(
       }
     }
 
-  private def batchOf(columns: Array[Column], rows: Int): ColumnarBatch =
+  private def batchOf(columns: Array[Column], rows: Int): ColumnarBatch = {
+    if (most < Long.MaxValue) {
+      val more = Expansion.bytes(columns, rows)
+      Limit.unless(more <= most - copied, "its rows take more than %d bytes in Spark", most)
+      copied += more
+    }
     new ColumnarBatch(projection.vectors(columns, rows).toArray[ColumnVector], rows)
+  }
 
   override def close(): Unit = dictionaries.close()
 

@@ -13,6 +13,8 @@ private[spark] object Expansion {
   private final val TIMES = 32L
   private final val LEAST = 1L << 26
   private final val SLOT = 8L
+  /** What a copied row takes besides its values. */
+  private final val ROW = 64L
 
   /** Bytes of all rows before one, about; they stay within a long, or are Long.MaxValue. */
   private type Sums = Long => Long
@@ -40,6 +42,12 @@ private[spark] object Expansion {
         row += 1
       }
     }
+  }
+
+  /** Bytes that all rows of some columns take about where Spark copies them; columns that are null are not wanted. */
+  def bytes(columns: Array[Column], rows: Long): Long = {
+    val sums = columns.iterator.filter(_ != null).map(sumsOf(_)(rows))
+    sums.foldLeft(Alike(ROW)(rows))(capped)
   }
 
   /** Whether something in a list is shared, or takes no bytes of its own. */

@@ -28,6 +28,8 @@ private[spark] final class FromArrow(schema: StructType, options: PayloadOptions
   override def resultType: ArrayType = ArrayType(element, containsNull = false)
   override def name: String = NAME
   override def canonicalName: String = (text :+ NAME).mkString("arrowipc.", ".", "")
+  /** In plans, and in the names of columns. */
+  override def toString: String = NAME
   override def hashCode: Int = text.hashCode
   override def equals(other: Any): Boolean = other match {
     case function: FromArrow => function.canonicalName == canonicalName

@@ -34,9 +34,12 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
   def rows(cell: Array[Byte]): ColumnarArray = Metadata.guarded("the payload") {
     release()
     val from = Math.min(options.prefix, cell.length)
-    val (file, projection) = open(cell, from, new Source.Copied(cell, from, slabs.take(cell.length - from)))
+    val source = new Source.Copied(cell, from, slabs.take(cell.length - from))
+    val (file, projection) = open(cell, from, source)
     file.fault.foreach(fault => throw fault.error)
-    reader = new BatchReader(file, projection, decoder, slabs, allocator)
+    // Spark's generated code copies all rows of a cell before it hands on the first.
+    val most = if (options.read.validate) COPIED_BYTES + COPIED_TIMES * source.size else Long.MaxValue
+    reader = new BatchReader(file, projection, decoder, slabs, allocator, most)
     joined(Array.tabulate(file.batches.length)(reader.keep))
   }
 
@@ -104,6 +107,9 @@ private object PayloadDecoder {
   /** Of more schemas than these, or longer ones, payloads are planned anew. */
   private final val MOST_SCHEMAS = 64
   private final val MOST_BYTES = 4L << 20
+  /** The rows of a payload may take so many bytes, and so many times those of the payload. */
+  private final val COPIED_BYTES = 256L << 20
+  private final val COPIED_TIMES = 64L
 
   /** The message of a schema, and what is planned for it. */
   private final class Known(val message: Array[Byte], val schema: Schema, val projection: Projection) {
