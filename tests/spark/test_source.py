@@ -252,7 +252,7 @@ def test_the_docstring_the_jar_and_the_guide_have_the_table() -> None:
     assert {len(row) for row in rows} == {4}
     assert ["batchBytes", "32m", "write", "bytes"] in rows
     assert {row[0] for row in rows if row[2] == "refused"} == {"columns", "storage.", "maxPartitionBytes"}
-    sides = {"both": "both", "python": "Python", "spark": "both (Spark's own)"}
+    sides = {"both": "both", "python": "Python", "jvm": "jar", "spark": "both (Spark's own)"}
     tables: dict[str, list[str]] = {"spark-files.md": [], "spark-payloads.md": []}
     for option in TABLE:
         kinds = ", ".join(f"`{word}`" for word in option.type.split("|")) if "|" in option.type else option.type
