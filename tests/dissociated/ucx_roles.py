@@ -9,6 +9,7 @@ import json
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -264,6 +265,13 @@ def limit(size: int) -> None:
     server.close()
 
 
+def let_threads_end() -> None:
+    """Wait for the threads in which closed connections say goodbye: until then they keep their descriptors."""
+    for each in threading.enumerate():
+        if each.name == "arrowipc-hang-up":
+            each.join(PATIENCE)
+
+
 def silence(**given: Any) -> None:
     """Wait for peers that say nothing (any more); says what ended each wait, and how many descriptors that left."""
     from arrowipc.dissociated import schemes
@@ -301,6 +309,7 @@ def silence(**given: Any) -> None:
                 ends.append(stage)
             reader.close()
             server.close()
+        let_threads_end()
         say([ends, len(os.listdir("/proc/self/fd")), load_library()])
 
 
