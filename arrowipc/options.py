@@ -87,7 +87,9 @@ class Options:
         if len(self.__dict__) > len(self.defaults):
             name = next(name for name in keywords if name not in self.defaults)
             raise TypeError(f"got an unexpected keyword argument {name!r}: {like(name, self.defaults)}")
-        for name, value in keywords.items():
+        # Not items(): CPython 3.11 crashes where its iterator lacks memory.
+        for name in keywords:
+            value = keywords[name]
             if value is not True and value is not False and name in self.flags and value not in self.flags[name]:
                 self.__dict__[name] = check_flag(name, value)
 
