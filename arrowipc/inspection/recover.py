@@ -429,7 +429,8 @@ class _InOrder(_Kept):
         assert schema is not None
         self.schema: Schema = schema
         self._keep()
-        self._views = count_views(schema_of(message, limits).fields)
+        stored = schema if options.get("columns") is None else schema_of(message, limits)
+        self._views = count_views(stored.fields)
         self._ahead: set[int] = set()
         if source is not None and checksum_of(message) is None:
             self._ahead = take_dictionaries(self._decoder, source, self.ledger.num_bytes, limits)
