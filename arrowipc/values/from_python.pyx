@@ -46,6 +46,7 @@ from arrowipc.read.validate cimport validate
 from arrowipc.values.converters cimport STORED, Converter, is_numpy, item, whole
 
 import sys
+from operator import is_
 
 from arrowipc.arguments import check_text, described, integer_of, items_of, metadata_of, repeated, without_descriptions
 from arrowipc.columns.column import Column
@@ -678,12 +679,28 @@ cdef RecordBatch build_columns(list names, list columns, object schema, int64_t 
     if schema is None:
         from arrowipc.values.inference import infer_schema
 
-        schema = infer_schema(names, sources, metadata)
+        schema = with_own_dictionaries(infer_schema(names, sources, metadata), sources)
     for name, source in zip(names, sources):
         if len(source) != len(sources[0]):
             raise UsageError(f"columns must be equally long: {names[0]!r} has {len(sources[0]):,} rows, "
                              f"{name!r} has {len(source):,}")
     return build(plan_of(schema), sources, len(sources[0]) if sources else rows)
+
+
+cdef object with_own_dictionaries(object schema, list sources):
+    """The schema without the ids of dictionaries that arrays of another batch have already: there they mean others."""
+    from arrowipc.metadata.schema_tables import dictionaries_of
+    from arrowipc.schemas import numbered_field
+
+    cdef dict owners = {}
+    cdef list fields = []
+    for field, source in zip(schema.fields, sources):
+        if isinstance(source, Array):
+            batch = (<Array> source).columns
+            if any([owners.setdefault(each.id, batch) is not batch for each in dictionaries_of((field,))]):
+                field = numbered_field(field, lambda _: None)
+        fields.append(field)
+    return schema if all(map(is_, fields, schema.fields)) else schema.__replace__(fields=fields)
 
 
 def build_rows(rows, schema=None):
@@ -789,7 +806,8 @@ def add_to_each(list batches not None, position, field, values):
     if not field.nullable and array.null_count:
         raise UsageError(f"column {name!r}: {array.null_count:,} values are null, and the field is not nullable")
     fields.insert(place, field)
-    plan = plan_of(Schema(fields, batch.schema.metadata, batch.schema.endianness))
+    schema = Schema(fields, batch.schema.metadata, batch.schema.endianness)
+    plan = plan_of(with_own_dictionaries(schema, [*batch.columns[:place], array, *batch.columns[place:]]))
     for batch in batches:
         columns = batch.columns
         columns.insert(place, make_array(array.columns, array.index, array.offset + start, batch.d.length))

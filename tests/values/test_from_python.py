@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import optional
-from helpers.arrays import CASES, address, read_array, read_batch, seen_by_pyarrow
+from helpers.arrays import CASES, address, ipc_bytes, read_array, read_batch, seen_by_pyarrow
 from helpers.arrow_columns import ARRAYS
 from helpers.processes import FREE_THREADED, run_python
 from helpers.randoms import array_of, types as any_type
@@ -704,3 +704,30 @@ def test_a_list_that_changes_while_it_is_read_is_refused():
 def test_more_text_than_32_bits_count():
     with pytest.raises(UsageError, match=r"row 7: the values add up to 2,147,483,648 bytes here.*; use large_"):
         build_array(["x" * 2**28] * 8, t.string())
+
+
+def read_by_pyarrow(data: Any) -> dict[str, Any]:
+    """What pyarrow reads of a stream of these columns."""
+    return pa.ipc.open_stream(ipc_bytes(data)).read_all().to_pydict()
+
+
+def test_dictionaries_of_other_batches_stay_apart():
+    """Each array of pyarrow counts its dictionaries from 0; in one batch that is not the same dictionary."""
+    small = pa.dictionary(pa.int8(), pa.string())
+    a, b = (pa.array([f"{name}{i}" for i in range(100)]).dictionary_encode().cast(small) for name in "ab")
+    nested = pa.StructArray.from_arrays([b, a], ["x", "y"])
+    first = ipc.record_batch({"a": a})
+    both = ipc.record_batch({"a": a, "b": b})
+    for made in (
+        both,
+        first.append_column("b", b),
+        ipc.table(first).add_column(1, "b", b),
+        ipc.table({"a": a, "b": b}),
+    ):
+        assert ipc.table(made) == ipc.table(pa.record_batch({"a": a, "b": b}))
+        assert read_by_pyarrow(made) == {"a": a.to_pylist(), "b": b.to_pylist()}
+    three = ipc.record_batch([a, nested, b], names=["a", "n", "b"])
+    assert read_by_pyarrow(three) == {"a": a.to_pylist(), "n": nested.to_pylist(), "b": b.to_pylist()}
+    # Columns of one batch that share a dictionary go on sharing it.
+    again = ipc.record_batch([both["a"], both["a"]], names=["x", "y"])
+    assert again.schema[0].type == again.schema[1].type
