@@ -175,20 +175,37 @@ Another compiler is chosen by the environment variable CC.
 """
 
 
-def require_compiler() -> None:
+UNSUPPORTED_HOST = """
+arrowipc cannot be built for this host: {reason}. It runs on 64-bit little-endian Linux and macOS.
+"""
+#: What the preprocessor leaves of each line says for which hosts there are no kernels.
+PROBE = """
+#include <Python.h>
+#if PY_BIG_ENDIAN
+arrowipc_refuses: its kernels load little-endian numbers as they are, and it is big-endian
+#elif __SIZEOF_POINTER__ < 8
+arrowipc_refuses: its kernels map files and count bytes in 64 bits, and it has 32
+#endif
+"""
+
+
+def require_host() -> None:
     """End the build before it has begun where it would fail at its first C file, a minute later."""
     if os.name != "posix":
-        return
+        sys.exit(UNSUPPORTED_HOST.format(reason="it maps files and shares memory by calls of POSIX"))
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     include = [f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")]
-    command = [*compiler, "-E", *include, "-x", "c", "-o", os.devnull, "-"]
+    command = [*compiler, "-E", *include, "-x", "c", "-"]
     try:
-        done = subprocess.run(command, input="#include <Python.h>\n", capture_output=True, text=True)
+        done = subprocess.run(command, input=PROBE, capture_output=True, text=True)
     except OSError as error:
         sys.exit(NO_COMPILER.format(reason=f"{compiler[0]} cannot be run: {error.strerror}"))
     if done.returncode != 0:
         said = done.stderr.strip() or f"exit status {done.returncode}"
         sys.exit(NO_COMPILER.format(reason=f"{compiler[0]} cannot compile for {sys.executable}:\n{said}"))
+    refused = done.stdout.partition("arrowipc_refuses: ")[2]
+    if refused:
+        sys.exit(UNSUPPORTED_HOST.format(reason=refused.splitlines()[0]))
 
 
 class BuildExtensions(build_ext):
@@ -196,7 +213,7 @@ class BuildExtensions(build_ext):
 
     def run(self) -> None:
         """Write the C files to the build directory, then compile them."""
-        require_compiler()
+        require_host()
         super().run()
 
     def build_extension(self, library: Extension) -> None:
