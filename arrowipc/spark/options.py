@@ -20,7 +20,7 @@ class Option(NamedTuple):
     `type` is ``flag``, ``count`` (a whole number from 1), ``size`` (one from 0), ``bytes`` (such as 4194304 or 4m),
     ``names`` (separated by commas, or a JSON list), ``text``, or the words to choose from, separated by ``|``. `side`
     says who has it: the jar, the Python data source, both; or Spark itself for every file format, and the Python data
-    source gives it the same meaning.
+    source gives it the same meaning. Only the jar has options of writing and of payloads.
     """
 
     name: str
@@ -43,18 +43,18 @@ TABLE: tuple[Option, ...] = tuple(
     unsupported read error|drop|string error both What to do about types that Spark lacks.
     extensions read flag false both Extension types such as `arrow.uuid` become what they mean.
     columns read names - python Columns to read; `a.b` is field b of struct a.
-    storage.NAME read text - python What the file system of a URL (fsspec) wants to know; writing, too.
+    storage.NAME read text - python What the file system of a URL (fsspec) wants to know.
     maxPartitionBytes read bytes 128m python Bytes of a task at most; a file is read whole.
     basePath read text - spark The folder below which `key=value` folders are columns.
     pathGlobFilter read text - spark A pattern for the names of files.
     recursiveFileLookup read flag false spark Folders are searched, and are no columns.
     ignoreCorruptFiles read flag false spark The rest of a damaged file is left out, and logged.
     ignoreMissingFiles read flag false spark Files that vanish before they are read are left out.
-    format write file|stream file both Files (`.arrow`) or streams (`.arrows`).
-    compression write none|uncompressed|lz4|zstd none both How batches are compressed.
-    batchRows write count 65536 both Rows of a batch at most.
-    batchBytes write bytes 32m both Bytes of a batch at most, before compression.
-    statistics write flag false both Least and greatest values of each batch are kept in it.
+    format write file|stream file jvm Files (`.arrow`) or streams (`.arrows`).
+    compression write none|uncompressed|lz4|zstd none jvm How batches are compressed.
+    batchRows write count 65536 jvm Rows of a batch at most.
+    batchBytes write bytes 32m jvm Bytes of a batch at most, before compression.
+    statistics write flag false jvm Least and greatest values of each batch are kept in it.
     invalid_text write error|replace|binary error jvm What to do about texts that are not UTF-8; `binary` stores bytes.
     on_error payload raise|null|row raise jvm A payload that cannot be read fails, is null, or is one row of nulls.
     error_column payload text - jvm The last field of each row, with the reason why a payload could not be read.
@@ -84,26 +84,26 @@ def options_resource() -> str:
 
 #: What is said of everything that only Spark's own machinery can do.
 USE_THE_JAR = (
-    "the Python data source cannot do it, and the file format in the JVM can: start Spark with "
-    "arrowipc.spark.session(), or with the jar that python -m arrowipc.spark.jar names"
+    "the Python data source cannot do it, and the file format in the JVM can: call arrowipc.spark.register(spark), or "
+    "start Spark with the jar that python -m arrowipc.spark.jar prints"
 )
-#: Options of Spark's own for files, and of the file format in the JVM, that the Python data source does not have.
-REFUSED = ["partitionOverwriteMode", "partitionBy", "maxRecordsPerFile", "modifiedAfter", "modifiedBefore", "timeZone"]
-REFUSED += [each.name for each in TABLE if each.side == "jvm"]
+#: Options of Spark's own for reading files that the Python data source does not have.
+REFUSED = ("modifiedAfter", "modifiedBefore", "timeZone")
 #: What Spark itself hands over with the others, and its own machinery uses.
 _PASSED = ("path", "paths")
 _STORAGE = "storage."
+#: The options of the Python data source, by their names in lower case.
+_OWN = {each.name.lower(): each for each in TABLE if each.use == "read"}
 
 
-def explained(use: str) -> str:
-    """The options of reading or writing as a docstring has them, of the Python data source."""
+def explained() -> str:
+    """The options of the Python data source as a docstring has them."""
     lines = []
-    for option in TABLE:
-        if option.use == use and option.side != "jvm":
-            default = f", default ``{option.default}``" if option.default else ""
-            kind = option.type.replace("|", "``, ``")
-            words = f"``{kind}``" if "|" in option.type else kind
-            lines += [f"    {option.name}", f"        {option.meaning.replace('`', '``')} ({words}{default})"]
+    for option in _OWN.values():
+        default = f", default ``{option.default}``" if option.default else ""
+        kind = option.type.replace("|", "``, ``")
+        words = f"``{kind}``" if "|" in option.type else kind
+        lines += [f"    {option.name}", f"        {option.meaning.replace('`', '``')} ({words}{default})"]
     return "\n".join(lines)
 
 
@@ -120,19 +120,18 @@ class Options:
     storage: Mapping[str, Any]
 
     @classmethod
-    def of(cls, given: Mapping[str, str], use: Literal["read", "write"]) -> "Options":
-        """Check the options of a read or a write; a UsageError says what is wrong, and what to do."""
+    def of(cls, given: Mapping[str, str]) -> "Options":
+        """Check the options of a read; a UsageError says what is wrong, and what to do."""
         texts = {name.lower(): value for name, value in given.items()}
         if {"provider", "owner"} <= texts.keys():
-            raise UsageError(f"a table of the catalog, INSERT INTO and saveAsTable: {USE_THE_JAR}; or load(path)")
-        known = {each.name.lower(): each for each in TABLE if each.use == use and each.side != "jvm"}
+            raise UsageError(f"a table of the catalog: {USE_THE_JAR}; or load(path)")
         storage: dict[str, Any] = {}
         for name, text in texts.items():
             if name.startswith(_STORAGE):
                 storage[name.removeprefix(_STORAGE)] = _json_or_text(text)
-            elif name not in known and name not in map(str.lower, _PASSED):
-                raise UsageError(_unknown(name, use))
-        values = {option.name: _parsed(option, texts.get(name, option.default)) for name, option in known.items()}
+            elif name not in _OWN and name not in _PASSED:
+                raise UsageError(_unknown(name))
+        values = {option.name: _parsed(option, texts.get(name, option.default)) for name, option in _OWN.items()}
         paths = [texts["path"]] if texts.get("path") else []
         if texts.get("paths"):
             more = _json_texts(texts["paths"])
@@ -145,20 +144,19 @@ class Options:
         return self.values[name]
 
 
-def _unknown(name: str, use: str) -> str:
-    """The error text for a name that is no option; Spark passes names in lower case."""
+def _unknown(name: str) -> str:
+    """The error text for a name that is no option of reading; Spark passes names in lower case."""
     for spelt in REFUSED:
-        if spelt.lower() == name.lower():
+        if spelt.lower() == name:
             return f"option {spelt}: {USE_THE_JAR}"
     for option in TABLE:
-        if option.name.lower() == name.lower():
-            return f"option {option.name}: it belongs to {option.use}, and means nothing to {use}; leave it out"
-    names = [option.name for option in TABLE if option.use == use]
-    close = difflib.get_close_matches(name.lower(), [*map(str.lower, (*names, *REFUSED))], 1)
+        if option.name.lower() == name:
+            return f"option {option.name}: it belongs to {option.use}, and means nothing to read; leave it out"
+    names = {each.lower(): each for each in (*(option.name for option in _OWN.values()), *REFUSED)}
+    close = difflib.get_close_matches(name, names, 1)
     if close:
-        spelt = next(each for each in (*names, *REFUSED) if each.lower() == close[0])
-        return f"arrowipc has no option {name!r}; did you mean {spelt!r}?"
-    return f"arrowipc has no option {name!r} for {use}; there are {', '.join(sorted(names))}"
+        return f"arrowipc has no option {name!r}; did you mean {names[close[0]]!r}?"
+    return f"arrowipc has no option {name!r} for read; there are {', '.join(sorted(names.values()))}"
 
 
 def _json_or_text(text: str) -> Any:
@@ -184,8 +182,6 @@ def _parsed(option: Option, text: str) -> Any:
             return text
         case "flag" if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        case "count" if text.strip().isdecimal() and int(text) > 0:
-            return int(text)
         case "bytes":
             found = re.fullmatch(r"(\d{1,18})([kmgtp]?)b?", text.strip().lower(), re.ASCII)
             if found is not None and int(found[1]) > 0:
@@ -203,7 +199,6 @@ def _parsed(option: Option, text: str) -> Any:
 
 _EXPECTED = {
     "flag": "true or false",
-    "count": "a whole number from 1",
     "bytes": "a number of bytes from 1, such as 4194304 or 4m",
     "names": "names separated by commas or a JSON list of names",
 }

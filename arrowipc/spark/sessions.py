@@ -1,7 +1,7 @@
 """Gives sessions of Spark the file format for Arrow files, and says which one reads them.
 
-Where the jar is on Spark's class path, the name ``arrowipc`` is a file format in the JVM, as ``parquet`` is. Where it
-is not, the name is a data source in Python, which is slower and has fewer options. Neither replaces the other later.
+In a session with the jar, the name ``arrowipc`` is a file format in the JVM, as ``parquet`` is. Without it, the name is
+a data source in Python, which only reads, and slowly. Where a session knows both, Spark takes the file format.
 """
 
 import functools
@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from arrowipc.spark.jar import find_jar
@@ -18,10 +18,6 @@ from arrowipc.spark.source import ArrowIpcDataSource
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
-#: What to do in order to have the file format, by what kind of session lacks it.
-LATE = "stop this session and start it with arrowipc.spark.session()"
-SUBMITTED = 'give spark-submit --jars "$(python -m arrowipc.spark.jar)"'
-REMOTE = "start the server with --jars, or call spark.addArtifact(arrowipc.spark.find_jar()) where it allows that"
 #: The catalog with the functions on payloads: the setting that makes Spark know it, and its class.
 CATALOG = "spark.sql.catalog.arrowipc"
 CATALOG_CLASS = "org.arrowipc.spark.payloads.ArrowIpcCatalog"
@@ -34,7 +30,8 @@ def configure(builder: Any) -> Any:
     ----------
     builder : SparkSession.Builder
         Changed, and returned: the jar joins ``spark.jars``; it is built first where it is missing (`find_jar`). A Spark
-        that runs already does not change. Where there is no jar nothing is changed, the log says why, and Python reads.
+        that runs already does not change: see `register`. Where there is no jar, nothing is changed, and the log says
+        why.
 
     Examples
     --------
@@ -53,13 +50,13 @@ def configure(builder: Any) -> Any:
 
 
 def session(master: str | None = None, settings: Mapping[str, Any] | None = None) -> SparkSession:
-    """Start Spark, or take the session that runs, with the format ``arrowipc`` in it: see `configure`, `register`.
+    """Start Spark with the format ``arrowipc`` in it, or bring that to the session that runs; see `register`.
 
     Parameters
     ----------
     master : str, optional
-        As for ``spark-submit --master``, or the address of a Spark Connect server (``sc://...``), which is given the
-        jar if it has none; default: what Spark's own configuration says.
+        As for ``spark-submit --master``, or the address of a Spark Connect server (``sc://...``); default: what
+        Spark's own configuration says.
     settings : mapping of str to str, optional
         Of Spark, such as ``{"spark.sql.shuffle.partitions": 8}``.
 
@@ -76,68 +73,79 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     if SparkSession.getActiveSession() is None:
         builder = configure(builder)
     spark: SparkSession = builder.getOrCreate()
-    _make_known(spark)
-    if _is_remote(spark) and reader_of(spark) == "python" and (jar := find_jar()) is not None:
-        try:
-            spark.addArtifact(jar)  # for this session alone
-        except Exception as error:  # servers refuse in many ways
-            log.warning("the server does not take the jar %s: %s", jar, str(error).partition("\n")[0])
-    _say_who_reads(spark)
+    register(spark)
     return spark
 
 
 def register(spark: SparkSession) -> None:
-    """Make the Python data source known to a session that has no jar of ours, as ``spark.read.format("arrowipc")``.
+    """Bring the format ``arrowipc`` and the functions on payloads to a session that runs already.
 
-    Spark finds it by itself where the module ``pyspark_arrowipc`` is on the path of the driver's Python. This is for
-    sessions where another package's broken ``pyspark_*`` module stops that search.
+    A session that has the jar stays as it is. Another one gets the jar (`find_jar`), by ``ADD JAR`` or, with Spark
+    Connect, by ``addArtifact``; it then reads, writes and has tables and streams as if it had started with the jar.
+    Where there is no jar, or the server takes none, the log says so once, and the Python data source reads.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect. In a classic one, Spark shows the added jar to the thread that calls `register`, and to the
+        streams that this thread starts: call it in each thread that reads or writes.
+
+    Examples
+    --------
+    >>> arrowipc.spark.register(spark)                                                # doctest: +SKIP
+    >>> spark.range(3).write.format("arrowipc").save("numbers")                       # doctest: +SKIP
     """
-    _make_known(spark)
-    _say_who_reads(spark)
+    if not has_jar(spark) and (jar := find_jar()) is not None:
+        try:
+            if _is_remote(spark):
+                spark.addArtifact(jar)  # for this session alone
+            else:
+                quoted = jar.replace("\\", r"\\").replace("'", r"\'")
+                spark.sql(f"ADD JAR '{quoted}'")
+        except Exception as error:  # servers refuse in many ways
+            log.warning("this session does not take the jar %s: %s", jar, str(error).partition("\n")[0])
+    if not has_jar(spark):
+        if reader_of(spark) is None:  # another package's broken module pyspark_* stops Spark's search
+            spark.dataSource.register(ArrowIpcDataSource)
+        _say_once()
 
 
-def _make_known(spark: SparkSession) -> None:
-    try:
-        spark.dataSource.register(ArrowIpcDataSource)
-    except AnalysisException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it found by itself
-            raise
-
-
-def _say_who_reads(spark: SparkSession) -> None:
-    if reader_of(spark) == "python":
-        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        _say_once(REMOTE if _is_remote(spark) else SUBMITTED if submitted else LATE)
-    elif spark.conf.get(CATALOG, None) is None:
+def has_jar(spark: SparkSession) -> bool:
+    """Whether a session has the jar, in this thread; its catalog knows the functions on payloads then."""
+    if reader_of(spark) != "jvm":
+        return False
+    if spark.conf.get(CATALOG, None) is None:
         spark.conf.set(CATALOG, CATALOG_CLASS)
+    return True
 
 
-def _is_remote(spark: SparkSession) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def reader_of(spark: SparkSession) -> Literal["jvm", "python"]:
-    """Which of the two ``format("arrowipc")`` means in a session: the file format in the JVM, or the Python source."""
+def reader_of(spark: SparkSession) -> Literal["jvm", "python"] | None:
+    """What ``format("arrowipc")`` is in a session: the file format in the JVM, the Python source, or not known."""
     if _is_remote(spark):
         try:
             # Spark looks for the files of a file format, whose columns may all be null; a Python source says itself.
             empty = spark.read.format("arrowipc").schema("x long NOT NULL").load("file:///dev/null")
             return "jvm" if empty.schema["x"].nullable else "python"
         except PySparkException as error:  # a server on Windows, or one that has neither; it logs that
-            return "jvm" if error.getCondition() == "PATH_NOT_FOUND" else "python"
+            condition = error.getCondition()
+        return "jvm" if condition == "PATH_NOT_FOUND" else None
     sources: Any = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # type: ignore[union-attr]
     state: Any = spark._jsparkSession.sessionState()
     try:
-        found = sources.lookupDataSource("arrowipc", state.conf()).getName()
-    except Exception:  # no source has this name
-        return "python"
-    return "jvm" if found.startswith("org.arrowipc.") else "python"
+        if sources.lookupDataSource("arrowipc", state.conf()).getName().startswith("org.arrowipc."):
+            return "jvm"
+    except Exception:  # no source has this name; those of Python are known here to some threads alone
+        log.debug("no file format is called arrowipc", exc_info=True)
+    return "python" if state.dataSourceManager().dataSourceExists("arrowipc") else None
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 @functools.cache
-def _say_once(instead: str) -> None:
+def _say_once() -> None:
     log.warning(
-        "the Python data source reads and writes Arrow files in this Spark session, slowly; to have the file format in "
-        "the JVM, %s",
-        instead,
+        "this Spark session has no jar of arrowipc, so the Python data source reads Arrow files, slowly, and writes "
+        "none: start Spark, or the server of Spark Connect, with the jar that python -m arrowipc.spark.jar prints"
     )

@@ -12,29 +12,24 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from arrowipc.spark.read.reader import ArrowIpcReader
-    from arrowipc.spark.write.job import ArrowIpcWriter
 
 
 class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has the table of options in it)
     __doc__ = f"""Arrow IPC files (``.arrow``, Feather 2) and streams (``.arrows``) where Spark has no jar of ours.
 
-    With the package's jar on Spark's class path, ``format("arrowipc")`` is a file format in the JVM instead, which does
-    all that Spark's own formats do and is many times as fast; see :func:`arrowipc.spark.session`. This data source
-    is for where no jar can be loaded. It reads files and streams, and ``key=value`` folders as columns; it appends,
-    and overwrites folders of files. All else is refused by name.
+    In a session with the package's jar, ``format("arrowipc")`` is a file format in the JVM instead, which does all that
+    Spark's own formats do and is many times as fast; :func:`arrowipc.spark.register` and :func:`arrowipc.spark.session`
+    bring the jar. This data source is for where no jar can be loaded. It reads files and streams, and ``key=value``
+    folders as columns. All else is refused by name: it writes nothing.
 
     Paths are files, directories and patterns, local or URLs of any file system that fsspec knows
     (a package of its own). Where Spark's streaming sink wrote a directory, only files count that its log
     lists. The schema is that of the first file, or given with ``.schema(...)``; columns of other files are found by
     name, and null where a file does not have them.
 
-    Options of reading
-    ------------------
-{explained("read")}
-
-    Options of writing
-    ------------------
-{explained("write")}
+    Options
+    -------
+{explained()}
     """
 
     @classmethod
@@ -56,11 +51,9 @@ class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has
 
         return ArrowIpcReader(schema, ReadOptions.of(self.options))
 
-    def writer(self, schema: "StructType", overwrite: bool) -> "ArrowIpcWriter":
-        """Build the writer of one job."""
-        from arrowipc.spark.write.job import ArrowIpcWriter
-
-        return ArrowIpcWriter(schema, self.options, overwrite)
+    def writer(self, schema: "StructType", overwrite: bool) -> Any:
+        """Refuse: files are written by the file format in the JVM alone."""
+        raise UsageError(f"write: {USE_THE_JAR}")
 
     def streamReader(self, schema: "StructType") -> Any:
         """Refuse: streams are Spark's own for a file format."""
@@ -71,4 +64,4 @@ class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> Any:
         """Refuse: streams are Spark's own for a file format."""
-        raise UsageError(f"writeStream: {USE_THE_JAR}; or foreachBatch, in which each batch is appended")
+        raise UsageError(f"writeStream: {USE_THE_JAR}")

@@ -11,7 +11,7 @@ from arrowipc.errors import UsageError
 from arrowipc.sources.files import find_files
 from arrowipc.spark import from_arrow
 from arrowipc.spark.payloads.decode import decode_payloads
-from arrowipc.spark.sessions import reader_of, register
+from arrowipc.spark.sessions import has_jar, register
 from compare import Comparison, compare_rows, quote
 from report import Stopwatch
 
@@ -26,7 +26,6 @@ WHERE month IN (6, 7) AND arr_delay IS NOT NULL
 GROUP BY dest
 ORDER BY flights DESC
 LIMIT 5"""
-READERS = {"jvm": "Spark's file format in the JVM", "python": "the Python data source"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,6 @@ class Job:
     groups: list[dict[str, Any]] = field(default_factory=list)
     query: tuple[str, list[dict[str, Any]]] | None = None
     written: list[Path] = field(default_factory=list)
-    reader: str = ""
     machine: str = ""
 
 
@@ -92,15 +90,13 @@ def find_sources(spark: "SparkSession", paths: Sequence[str], column: str | None
 def run(spark: "SparkSession", job: Job, watch: Stopwatch) -> None:
     """Run the job on any session; if the sources disagree, nothing is written or aggregated."""
     register(spark)
-    reader = reader_of(spark)
-    if job.flights and reader == "python":
+    if not has_jar(spark):
         raise UsageError(
-            "the job writes folders, tables and streams with Spark's file format for Arrow files, which this session "
-            "lacks: python -m arrowipc.spark.jar says why"
+            "the job writes files with Spark's file format for Arrow files, which this session lacks: "
+            "python -m arrowipc.spark.jar says why"
         )
     import arrowipc
 
-    job.reader = READERS[reader]
     job.machine = (
         f"arrowipc {arrowipc.__version__}, Spark {spark.version}, {spark.sparkContext.master}, {os.cpu_count()} cores"
     )

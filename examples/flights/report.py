@@ -68,7 +68,7 @@ def show(job: "Job", report: Path) -> None:
     if job.query is not None:
         text, answer = job.query
         lines += ["", text, *("  " + ", ".join(f"{name} {value}" for name, value in row.items()) for row in answer)]
-    lines += ["", f"Arrow files were read and written by {job.reader}.", ""]
+    lines += ["", "Arrow files were read and written by Spark's file format in the JVM.", ""]
     lines += [f"written: {path}" for path in [*job.written, report]]
     print("\n".join(printable(part) for line in lines for part in line.split("\n")))
 
@@ -102,7 +102,8 @@ def write_report(job: "Job", title: str, steps: Sequence[Step], path: Path) -> N
         body.append(_table([*answer[0]] if answer else [], [[str(value) for value in row.values()] for row in answer]))
     rows = [[step.name, *step.numbers()] for step in steps]
     body.append(f"<h2>Timings</h2>{_table(['step', 'seconds', 'rows', 'rows/s'], rows)}")
-    body.append(f"<footer>{_escape(f'Arrow files were read and written by {job.reader}; {job.machine}.')}</footer>")
+    footer = f"Arrow files were read and written by Spark's file format in the JVM; {job.machine}."
+    body.append(f"<footer>{_escape(footer)}</footer>")
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'

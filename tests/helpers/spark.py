@@ -16,12 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fsspec
 import pyarrow as pa
 import pytest
 
 import arrowipc
-from arrowipc.sources.files import find_files
 from helpers import twins
 from helpers.arrow_columns import file
 
@@ -85,21 +83,6 @@ def put(path: Path, *batches: pa.RecordBatch) -> Path:
     return path
 
 
-def written(path: Any) -> list[int]:
-    """The numbers in the files of a folder that count for a reader; none where there is no folder yet."""
-    try:
-        found = find_files([str(path)], may_be_empty=True)
-    except arrowipc.UsageError:
-        return []
-    return sorted(number for each in found for number in arrowipc.open_file(each.path).read_all().to_pydict()["id"])
-
-
-def names_below(path: Any) -> list[str]:
-    """All that is below a folder, hidden or not."""
-    system, root = fsspec.url_to_fs(str(path))
-    return sorted(str(found)[len(root) + 1 :] for found in system.find(root, withdirs=True) if found != root)
-
-
 DIST = Path(__file__).resolve().parents[2] / "dist"
 #: What a Python worker imports for mapInArrow and for our data source, Spark's own Python apart.
 NEEDED = ("pyarrow", "numpy")
@@ -121,6 +104,8 @@ def wheel_archive(directory: Path) -> Path:
                 if name.endswith((".py", ".so")):
                     path = Path(parent, name)
                     zipped.write(path, Path("arrowipc") / path.relative_to(package))
+        for path in filter(Path.is_file, (package.parent / "jvm/src/main").rglob("*")):
+            zipped.write(path, Path("arrowipc/spark/jvm") / path.relative_to(package.parent / "jvm/src/main"))
         zipped.write(package.parent / "pyspark_arrowipc.py", "pyspark_arrowipc.py")
     return archive
 

@@ -177,49 +177,7 @@ for number in range(rounds):
     sweep(2)
 """
 
-# An append of Spark: it counts from its commit on, which renames its files one by one, as Hadoop's does.
-JOB = """
-import pyarrow as pa
-from pyspark.sql import types as st
-from arrowipc.sources.files import find_files
-from arrowipc.spark.write.job import ArrowIpcWriter
-rows = st.StructType([st.StructField("x", st.LongType())])
-FILES = 4
-
-def batch(x):
-    return iter([pa.record_batch({"x": pa.array([x] * ROWS)})])
-
-def visible():
-    # How often a reader finds each number: all files are whole.
-    found = {}
-    for entry in find_files([str(folder)], may_be_empty=True):
-        with ipc.open_file(entry.path, memory_map=False, validate="strict") as reader:
-            for x in reader.read_all().to_pydict()["x"]:
-                found[x] = found.get(x, 0) + 1
-    return found
-
-def work(begin):
-    begin()
-    writer = ArrowIpcWriter(rows, {"path": str(folder)}, False)
-    written = []
-    for partition in range(FILES):
-        written.append(writer.write(batch(number)))
-        written[-1].name = f"{partition}-{written[-1].name}"
-    writer.commit(written)
-
-number = -1
-took = measured(work)
-for number in range(rounds):
-    old = visible()
-    killed(work, took)
-    now = visible()
-    mine = now.pop(number, 0)
-    assert now == old and mine % ROWS == 0 and mine <= FILES * ROWS
-    seen["new" if mine else "old"] += 1
-    seen["left"] += any(folder.glob("_temporary/*/*"))
-"""
-
-SCRIPTS = {"write": WRITE, "append": APPEND, "recover": RECOVER, "job": JOB}
+SCRIPTS = {"write": WRITE, "append": APPEND, "recover": RECOVER}
 
 
 def check(kind: str, folder: Path, kills: int) -> None:
@@ -237,8 +195,3 @@ def check(kind: str, folder: Path, kills: int) -> None:
 @pytest.mark.parametrize("kind", ["write", "append", "recover"])
 def test_a_killed_process_leaves_the_old_or_the_new(tmp_path: Path, kind: str) -> None:
     check(kind, tmp_path, KILLS)
-
-
-def test_a_killed_append_leaves_nothing_but_whole_files(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    check("job", tmp_path, rounds(8, 100))

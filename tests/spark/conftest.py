@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fsspec
 import pytest
 from helpers import java
 from helpers.arrow_columns import OLD_SPARK
@@ -101,15 +100,3 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[java.Core]:
 def engine(request: pytest.FixtureRequest) -> str:
     """Where payloads are decoded: what is promised of them holds for both."""
     return str(request.param)
-
-
-@pytest.fixture(params=["local", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A folder that is not there yet, on a disk or in a store without renames."""
-    if request.param == "local":
-        yield str(tmp_path / "out")
-        return
-    memory = fsspec.filesystem("memory")
-    yield f"memory://{tmp_path.name}/out"
-    if memory.exists(f"/{tmp_path.name}"):
-        memory.rm(f"/{tmp_path.name}", recursive=True)

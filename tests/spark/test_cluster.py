@@ -51,7 +51,6 @@ CLUSTER = """
 data, settings, jar = sys.argv[1], json.loads(sys.argv[2]), "jar" in sys.argv
 made = builder(**settings).master("local-cluster[2,1,1024]")
 spark = (configure(made) if jar else made).getOrCreate()
-register(spark)
 
 def where(batches):
     import arrowipc._core
@@ -64,13 +63,23 @@ for row in spark.range(0, 2, 1, 2).mapInArrow(where, "path string").collect():
 
 FILES = """
 def files(out):
-    frame = spark.read.format("arrowipc").load(data + "/x.arrow")
-    frame.write.format("arrowipc").mode("append").save(out)
-    print("files", reader_of(spark), spark.read.format("arrowipc").load(out).agg({"id": "sum"}).first()[0])
-    print("counted", count_rows(spark, out), describe(spark, out).agg({"rows": "sum"}).first()[0])
+    frame, path = spark.read.format("arrowipc").load(data + "/x.arrow"), data + "/x.arrow"
+    if reader_of(spark) == "jvm":
+        frame.write.format("arrowipc").save(path := out)
+    print("files", reader_of(spark), spark.read.format("arrowipc").load(path).agg({"id": "sum"}).first()[0])
+    print("counted", count_rows(spark, path), describe(spark, path).agg({"rows": "sum"}).first()[0])
     return frame
 
 frame = files(data + "/out")
+"""
+
+#: The session gets the jar while it runs.
+LATE = """
+register(spark)
+files(data + "/late")
+spark.read.parquet(data + "/messages.parquet").createOrReplaceTempView("messages")
+jvm = spark.sql("SELECT inline(arrowipc.`id bigint`.from_arrow(payload)) FROM messages").agg({"id": "sum"}).first()[0]
+print("jvm", in_jvm(spark, DecodeOptions()), jvm)
 """
 
 PAYLOADS = """
@@ -181,7 +190,7 @@ def test_an_environment_travels_packed(data: Path) -> None:
 
     The Python that the tests run with, its path and its PYTHONPATH have no part in it.
     """
-    (data / "job.py").write_text(IMPORTS + CLUSTER + "print('driver', sys.executable)\n" + FILES)
+    (data / "job.py").write_text(IMPORTS + CLUSTER + "print('driver', sys.executable)\n" + FILES + LATE)
     spark = Path(pyspark.__file__).parent
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "PYTHON"))}
     archives = ["--archives", f"{packed_environment(data)}#environment"]
@@ -194,7 +203,7 @@ def test_an_environment_travels_packed(data: Path) -> None:
     paths = [line for line in printed.splitlines() if line.startswith("path ")]
     assert len(paths) == 2
     assert all("work/app-" in path and "/environment/lib/" in path for path in paths)
-    for line in ("files python 1225", "counted 50 50"):
+    for line in ("files python 1225", "files jvm 1225", "jvm True 1225"):
         assert line in printed
 
 

@@ -61,6 +61,34 @@ def test_values_come_back_and_pyarrow_reads_them(
     assert sum(len(batch) for batch in opened) == 100
 
 
+#: Types that pyarrow has, too, and what a session may set for Arrow: files are the same.
+MORE = (
+    *("TIME'23:59:59.999999' clock", "NULL nothing", "CAST('a' AS CHAR(3)) fixed", "'x' COLLATE UTF8_LCASE folded"),
+    *("timestamp_micros(id) instant", "array(timestamp_micros(id)) times", "map(1, timestamp_micros(id)) timed"),
+    "IF(id = 1, NULL, array(named_struct('at', timestamp_micros(id), 'what', NULL))) records",
+)
+
+
+def test_every_type_in_any_session(spark: SparkSession, base: DataFrame, conf: Any, tmp_path: Path) -> None:
+    conf("spark.sql.timeType.enabled", "true")
+    every = base.limit(3).coalesce(1).selectExpr("*", *MORE)
+    every.write.format("arrowipc").save(str(tmp_path / "utc"))
+    assert rows(load(spark, tmp_path / "utc")) == rows(every)
+    conf("spark.sql.session.timeZone", "Asia/Tokyo")
+    conf("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    every.write.format("arrowipc").save(str(tmp_path / "tokyo"))
+    utc, tokyo = (pa.ipc.open_file(one_file(tmp_path / name)).read_all() for name in ("utc", "tokyo"))
+    assert utc.schema.field("instant").type == pa.timestamp("us", "UTC")
+    assert utc == tokyo
+
+
+def test_batches_are_cut_by_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(0, 25_000, 1, 1).write.format("arrowipc").option("batchBytes", "8k").save(str(tmp_path / "out"))
+    with ipc.open_file(one_file(tmp_path / "out")) as reader:
+        assert 8 * 1024 // 2 < max(body for _, _, body in reader.blocks) <= 8 * 1024 + 64
+        assert sum(batch.num_rows for batch in reader) == 25_000
+
+
 class Trap:
     """Its pickle makes a directory when it is loaded."""
 

@@ -13,7 +13,7 @@ import pyspark
 import pytest
 from columns.variants import VARIANT, extension_streams
 from helpers.arrow_columns import file, stream
-from helpers.spark import FORMAT, failure, given, names_below, numbers, put, read_here
+from helpers.spark import FORMAT, failure, given, numbers, put, read_here
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, types as st
 
@@ -21,7 +21,7 @@ import arrowipc
 from arrowipc.columns.extensions import Names, variant_value
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.spark import ArrowIpcDataSource, Shared, count_rows, decode_payload_batches, describe
-from arrowipc.spark.options import REFUSED, TABLE, USE_THE_JAR, explained, options_resource
+from arrowipc.spark.options import REFUSED, TABLE, USE_THE_JAR, Options, explained, options_resource
 from arrowipc.spark.shipping import shipped
 
 pytestmark = pytest.mark.spark
@@ -173,81 +173,76 @@ def test_tasks_read_whole_files_and_batches_are_cut_at_rows(tmp_path: Path) -> N
 
 # Options.
 
+
+def test_options_of_a_store() -> None:
+    texts = {"path": "memory://x", "storage.flag": "true", "Storage.size": "3", "storage.name": '"7"'}
+    assert Options.of(texts).storage == {"flag": True, "size": 3, "name": "7"}
+
+
 #: What Spark asks a data source for.
 ASKED = {
     "read": lambda source: source.reader(IDS),
     "schema": lambda source: source.schema(),
-    "write": lambda source: source.writer(IDS, False),
 }
-VALUES = {"flag": "TRUE", "count": "1", "bytes": "4m", "names": "id", "text": "*"}
+VALUES = {"flag": "TRUE", "bytes": "4m", "names": "id", "text": "*"}
 
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_options_belong_to_what_heeds_them(tmp_path: Path, asked: str) -> None:
-    use = "write" if "write" in asked else "read"
-    put(tmp_path / "in/x.arrow", numbers(1))
-    path = tmp_path / ("in" if use == "read" else "out")
+    put(tmp_path / "x.arrow", numbers(1))
     for option in TABLE:
-        value = VALUES.get(option.type) or option.type.split("|")[-1]
-        value = f"{tmp_path}/in" if option.name == "basePath" else value
-        name = option.name.replace("NAME", "anon")
-        options = {name: value, **({"format": "file"} if name in ("format", "statistics") else {})}
-        mine = [each for each in TABLE if each.name == option.name and each.use == use and each.side != "jvm"]
-        if mine or name.startswith("storage."):
-            ASKED[asked](given(path, **options))
+        value = VALUES.get(option.type) or option.type.split("|")[0]
+        value = str(tmp_path) if option.name == "basePath" else value
+        options = {option.name.replace("NAME", "anon"): value}
+        if any(each.name == option.name and each.use == "read" for each in TABLE):
+            ASKED[asked](given(tmp_path, **options))
         else:
-            with pytest.raises(UsageError, match=f"option {option.name}: "):
-                ASKED[asked](given(path, **options))
-    before = names_below(tmp_path)
+            with pytest.raises(UsageError, match=f"option {option.name}: it belongs to {option.use}"):
+                ASKED[asked](given(tmp_path, **options))
     for name, words in {
-        "xyzzy": f"no option 'xyzzy' for {use}",
+        "xyzzy": "no option 'xyzzy' for read",
         "formatt": "did you mean 'format'?",
         "modifiedAftr": "did you mean 'modifiedAfter'?",
         **{name: f"option {name}: {USE_THE_JAR}" for name in REFUSED},
     }.items():
         with pytest.raises(UsageError) as caught:
-            ASKED[asked](given(path, **{name: "dynamic"}))
+            ASKED[asked](given(tmp_path, **{name: "dynamic"}))
         assert words in str(caught.value)
-    assert names_below(tmp_path) == before
 
 
 @pytest.mark.parametrize(
     ("asked", "options", "words"),
     [
-        *((asked, {"path": ""}, "needs a path") for asked in ("schema", "write")),
+        ("schema", {"path": ""}, "needs a path"),
         ("schema", {"paths": "a,b"}, "option paths: expected a JSON list"),
         ("schema", {"path": "s3://bucket/x.arrow"}, f"s3://bucket/x.arrow.*{re.escape(USE_THE_JAR)}"),
         ("schema", {"path": "/no/such/place"}, "/no/such/place: no such file"),
         ("readStream", {}, "readStream: .*decode_payloads of its column content"),
-        ("writeStream", {}, "writeStream: .*foreachBatch"),
-        ("write", {"path": __file__}, "found a file"),
-        ("write", {"path": "nowhere://x"}, "not a URL that fsspec knows"),
+        ("write", {"compression": "zstd"}, f"write: {re.escape(USE_THE_JAR)}"),
+        ("writeStream", {}, f"writeStream: {re.escape(USE_THE_JAR)}"),
         ("read", {"provider": "arrowipc", "owner": "me"}, f"a table of the catalog.*{re.escape(USE_THE_JAR)}"),
         ("schema", {"format": "feather"}, "option format: expected one of auto, file, stream, found 'feather'"),
         ("schema", {"columns": "[1]"}, "option columns: expected names separated by commas"),
         ("schema", {"columns": "a,,b"}, "option columns: expected names separated by commas"),
         ("schema", {"mergeSchema": "1"}, "option mergeSchema: expected true or false"),
-        ("write", {"batchRows": "0"}, "option batchRows: expected a whole number from 1"),
         ("read", {"maxPartitionBytes": "0"}, "option maxPartitionBytes: expected a number of bytes from 1"),
         ("read", {"maxPartitionBytes": "4 apples"}, "such as 4194304 or 4m, found '4 apples'"),
-        ("write", {"compression": "snappy"}, "expected one of none, uncompressed, lz4, zstd"),
-        ("write", {"statistics": "true", "format": "stream"}, "only files have a footer"),
     ],
 )
 def test_what_is_refused_before_anything_is_done(tmp_path: Path, asked: str, options: Any, words: str) -> None:
     ask = ASKED | {
+        "write": lambda source: source.writer(IDS, True),
         "readStream": lambda source: source.streamReader(IDS),
         "writeStream": lambda source: source.streamWriter(IDS, False),
     }
     source = given(options.get("path", tmp_path), **{name: text for name, text in options.items() if name != "path"})
     with pytest.raises(UsageError, match=words):
         ask[asked](source)
-    assert names_below(tmp_path) == []
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_the_docstring_the_jar_and_the_guide_have_the_table() -> None:
-    for use in ("read", "write"):
-        assert all(line in str(ArrowIpcDataSource.__doc__) for line in explained(use).splitlines())
+    assert all(line in str(ArrowIpcDataSource.__doc__) for line in explained().splitlines())
     rows = [line.split("\t") for line in options_resource().splitlines()]
     assert {len(row) for row in rows} == {4}
     assert ["batchBytes", "32m", "write", "bytes"] in rows
@@ -291,13 +286,12 @@ def load_without_the_package(data: bytes, folder: Path) -> str:
     return done.stderr.decode()
 
 
-@pytest.mark.parametrize("what", ["function", "reader", "writer", "shared"])
+@pytest.mark.parametrize("what", ["function", "reader", "shared"])
 def test_an_executor_without_the_package_names_the_page_that_helps(what: str, tmp_path: Path) -> None:
     (tmp_path / "x.arrow").touch()
     values: dict[str, Any] = {
         "function": lambda: shipped(decode_payload_batches),  # type: ignore[arg-type]
         "reader": lambda: ArrowIpcDataSource({"path": str(tmp_path)}).reader(IDS),
-        "writer": lambda: ArrowIpcDataSource({"path": str(tmp_path / "out")}).writer(IDS, False),
         "shared": lambda: Shared("token", 1, 2),
     }
     said = load_without_the_package(cloudpickle.dumps(values[what]()), tmp_path)

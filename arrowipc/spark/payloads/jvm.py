@@ -8,7 +8,7 @@ from pyspark.sql import types as st
 from arrowipc.errors import UsageError
 from arrowipc.schemas import Schema
 from arrowipc.spark.payloads.options import DecodeOptions
-from arrowipc.spark.sessions import CATALOG, CATALOG_CLASS, reader_of
+from arrowipc.spark.sessions import CATALOG, CATALOG_CLASS, has_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -32,12 +32,10 @@ def _missing(spark: "SparkSession | None", options: DecodeOptions) -> str:
     for name, usual in PYTHON_ONLY.items():
         if (value := getattr(options, name)) not in usual:
             return f"only Python has {name}={value!r}"
-    if spark is None or reader_of(spark) != "jvm":
-        return "the session lacks the jar: start it with arrowipc.spark.session()"
-    known = spark.conf.get(CATALOG, None)
-    if known is None:
-        spark.conf.set(CATALOG, CATALOG_CLASS)
-    return f"{CATALOG} is {known}" if known not in (None, CATALOG_CLASS) else ""
+    if spark is None or not has_jar(spark):
+        return "the session lacks the jar: call arrowipc.spark.register(spark)"
+    known = spark.conf.get(CATALOG)
+    return f"{CATALOG} is {known}" if known != CATALOG_CLASS else ""
 
 
 def rows_of(column: Any, name: str, target: st.StructType, given: Schema | None, options: DecodeOptions) -> "Column":

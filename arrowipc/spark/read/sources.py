@@ -26,7 +26,7 @@ class ReadOptions:
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "ReadOptions":
         """Check Spark's options, which are texts."""
-        given = Options.of(texts, "read")
+        given = Options.of(texts)
         return cls(given, TypeOptions(given["nanoseconds"], given["unsupported"], given["extensions"]))
 
     def files(self) -> list[FoundFile]:
