@@ -15,7 +15,7 @@ from arrowipc.errors import UsageError
 
 
 class Option(NamedTuple):
-    """One option of ``format("arrowipc")``, for reading or for writing, or of ``from_arrow`` in SQL.
+    """One option of ``format("arrowipc")``, for reading or for writing, or in SQL of ``from_arrow`` or ``to_arrow``.
 
     `type` is ``flag``, ``count`` (a whole number from 1), ``size`` (one from 0), ``bytes`` (such as 4194304 or 4m),
     ``names`` (separated by commas, or a JSON list), ``text``, or the words to choose from, separated by ``|``. `side`
@@ -24,7 +24,7 @@ class Option(NamedTuple):
     """
 
     name: str
-    use: Literal["read", "write", "payload"]
+    use: Literal["read", "write", "payload", "encode"]
     type: str
     default: str
     side: Literal["both", "jvm", "python", "spark"]
@@ -61,6 +61,7 @@ TABLE: tuple[Option, ...] = tuple(
     prefix payload size 0 jvm Bytes of each cell before its first message, as a schema registry puts them there.
     column payload text payload jvm What errors call the column.
     schema payload text - jvm The schema message of bare RecordBatch messages, in Base64.
+    with_schema encode flag true jvm Each payload begins with its schema; without, it is a bare RecordBatch message.
     """.strip().splitlines()
 )
 #: What to do in the JVM instead of an option that only the Python data source has.

@@ -117,35 +117,36 @@ def test_in_sql(spark: SparkSession) -> None:
     assert [row.n for row in again] == [3, None, 1]
 
 
-def test_rows_become_payloads(spark: SparkSession) -> None:
+def test_rows_become_payloads(spark: SparkSession, engine: Any) -> None:
     prices = spark.createDataFrame([("a", 1, 1.5), ("b", 2, None)], "topic string, id long, price double")
-    one = prices.select(to_arrow("id", F.col("price").alias("cost"))).collect()
+    one = prices.select(to_arrow("id", F.col("price").alias("cost"), engine=engine)).collect()
     read = [arrowipc.open_stream(row[0]).read_all().to_pylist() for row in one]
     assert read == [[{"id": 1, "cost": 1.5}], [{"id": 2, "cost": None}]]
     grouped = prices.groupBy().agg(F.collect_list(F.struct("id", "price")).alias("rows"))
-    [row] = grouped.select(to_arrow("rows", compression="lz4")).collect()
+    [row] = grouped.select(to_arrow("rows", compression="lz4", engine=engine)).collect()
     assert sorted(each["id"] for each in arrowipc.open_stream(row[0]).read_all().to_pylist()) == [1, 2]
-    nested = prices.select(to_arrow(F.array(F.array("id"))), to_arrow(F.when(F.col("id") == 1, F.struct("id"))))
+    maybe = F.when(F.col("id") == 1, F.struct("id"))
+    nested = prices.select(to_arrow(F.array(F.array("id")), engine=engine), to_arrow(maybe, engine=engine))
     assert [row[1] is None for row in nested.collect()] == [False, True]
     with pytest.raises(UsageError, match="give the columns"):
         to_arrow()
 
 
-def test_payloads_are_in_utc_whatever_the_session_says(spark: SparkSession, conf: Any) -> None:
+def test_payloads_are_in_utc_whatever_the_session_says(spark: SparkSession, conf: Any, engine: Any) -> None:
     instants = spark.sql("SELECT TIMESTAMP'2024-03-01 12:00:00Z' AS at, ARRAY(TIMESTAMP'2024-03-01 12:00:00Z') AS all")
     conf("spark.sql.session.timeZone", "Asia/Tokyo")
-    [row] = instants.select(to_arrow("at", "all")).collect()
+    [row] = instants.select(to_arrow("at", "all", engine=engine)).collect()
     with arrowipc.open_stream(row[0]) as reader:
         assert "UTC" in str(reader.schema["at"].type)
         instant = dt.datetime(2024, 3, 1, 12, tzinfo=dt.UTC)
         assert reader.read_all().to_pylist() == [{"at": instant, "all": [instant]}]
 
 
-def test_what_payloads_cannot_hold_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(PySparkException, match="column 'v' is a variant, which payloads cannot hold"):
-        spark.sql("SELECT parse_json('1') AS v, 1 AS x").select(to_arrow("x", "v")).collect()
-    spark.udf.register("to_arrow", to_arrow_udf())
+def test_what_payloads_cannot_hold_is_refused(spark: SparkSession, engine: Any) -> None:
+    with pytest.raises(PySparkException, match=r"column 'v' .* variant, which payloads cannot hold"):
+        spark.sql("SELECT parse_json('1') AS v, 1 AS x").select(to_arrow("x", "v", engine=engine)).collect()
+    spark.udf.register("payload_of", to_arrow_udf())
     with pytest.raises(PySparkException, match="expected a struct or an array of structs, found int32"):
-        spark.sql("SELECT to_arrow(1)").collect()
+        spark.sql("SELECT payload_of(1)").collect()
     with pytest.raises(UsageError, match="compression"):
         to_arrow("x", compression="lzo")  # type: ignore[arg-type]

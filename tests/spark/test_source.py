@@ -248,16 +248,17 @@ def test_the_docstring_the_jar_and_the_guide_have_the_table() -> None:
     assert ["batchBytes", "32m", "write", "bytes"] in rows
     assert {row[0] for row in rows if row[2] == "refused"} == {"columns", "storage.", "maxPartitionBytes"}
     sides = {"both": "both", "python": "Python", "jvm": "jar", "spark": "both (Spark's own)"}
-    tables: dict[str, list[str]] = {"spark-files.md": [], "spark-payloads.md": []}
+    tables: dict[str, list[str]] = {"files": [], "payload": [], "encode": []}
     for option in TABLE:
         kinds = ", ".join(f"`{word}`" for word in option.type.split("|")) if "|" in option.type else option.type
         kinds += f"; default `{option.default}`" if option.default else ""
-        if option.use == "payload":
-            tables["spark-payloads.md"].append(f"| `{option.name}` | {kinds} | {option.meaning} |")
+        if option.use in tables:
+            tables[option.use].append(f"| `{option.name}` | {kinds} | {option.meaning} |")
         else:
             row = f"| `{option.name}` | {option.use} | {kinds} | {sides[option.side]} | {option.meaning} |"
-            tables["spark-files.md"].append(row)
-    for page, table in tables.items():
+            tables["files"].append(row)
+    for use, table in tables.items():
+        page = "spark-files.md" if use == "files" else "spark-payloads.md"
         assert "\n".join(table) in (Path(__file__).parents[2] / "docs/guides" / page).read_text()
 
 

@@ -66,8 +66,7 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
     >>> rows = from_arrow("payload", "id bigint, price double")                         # doctest: +SKIP
     >>> messages.select("topic", F.inline(rows))                                        # doctest: +SKIP
     """
-    # Both kinds of Column, classic and Connect, show their expression in the same way.
-    name = column if isinstance(column, str) else str(column).removeprefix("Column<'").removesuffix("'>")
+    name = _name_of(column)
     checked = _checked(from_arrow, options)
     wanted = wanted_rows(name, schema, checked)
     if jvm.in_jvm(SparkSession.getActiveSession(), checked):
@@ -100,6 +99,11 @@ def _checked(function: Callable[..., Any], given: DecodeKeywords) -> DecodeOptio
     if options.on_error == "skip":
         raise UsageError("on_error: expected 'raise' or 'null', found 'skip': a column leaves no row out")
     return options
+
+
+def _name_of(column: "Column | str") -> str:
+    # Both kinds of Column, classic and Connect, show their expression in the same way.
+    return column if isinstance(column, str) else str(column).removeprefix("Column<'").removesuffix("'>")
 
 
 def _from_arrow(wanted: Wanted, options: DecodeOptions) -> Any:
@@ -138,7 +142,7 @@ def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Col
         One array of structs: its elements become the rows of the payload. One struct, or several columns: a payload
         of one row, which is much for so little (300 bytes and 150 per column); see :func:`encode_payloads`.
     **options
-        Of :class:`CodecOptions`: `with_schema`, `compression`, `compression_level`.
+        Of :class:`CodecOptions`: `with_schema`, `compression`, `compression_level`, `engine`.
 
     Returns
     -------
@@ -148,8 +152,14 @@ def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Col
     Raises
     ------
     UsageError
-        For arguments that are not as described, and for PySpark older than 4.1; on the executors for types that
-        no payload can hold.
+        For arguments that are not as described, and without the jar for PySpark older than 4.1; on the executors for
+        types that no payload can hold, which the JVM refuses before data moves.
+
+    Notes
+    -----
+    In a session with the jar the function runs in the JVM, and SQL calls it with options in its name::
+
+        SELECT topic, arrowipc.`compression=zstd`.to_arrow(collect_list(struct(id, price))) FROM prices GROUP BY topic
 
     Examples
     --------
@@ -160,18 +170,25 @@ def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Col
 
     if not columns:
         raise UsageError("to_arrow: give the columns that go into the payloads")
-    CodecOptions.of_call(to_arrow, options)
+    checked = CodecOptions.of_call(to_arrow, options)
+    if jvm.in_jvm(SparkSession.getActiveSession(), checked):
+        return jvm.payload_of(F.struct(*columns), checked).alias(f"to_arrow({', '.join(map(_name_of, columns))})")
     payload: Column = to_arrow_udf(**options)(F.struct(*columns))
     return payload
 
 
 def to_arrow_udf(**options: Unpack[CodecKeywords]) -> Any:
-    """:func:`to_arrow` as a function for SQL, of one argument: an array of structs, or a struct.
+    """:func:`to_arrow` in Python as a function for SQL, of one argument: an array of structs, or a struct.
+
+    In a session with the jar, SQL need not register anything: see there.
 
     >>> spark.udf.register("to_arrow", to_arrow_udf())                                   # doctest: +SKIP
     >>> spark.sql("SELECT to_arrow(collect_list(struct(id, price))) FROM prices GROUP BY topic")  # doctest: +SKIP
     """
-    codec = CodecOptions.of_call(to_arrow_udf, options).codec
+    checked = CodecOptions.of_call(to_arrow_udf, options)
+    if checked.engine == "jvm":
+        raise UsageError("engine: Spark registers no function of the JVM as a UDF; SQL calls arrowipc.to_arrow there")
+    codec = checked.codec
 
     def to_arrow(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         for cells in batches:

@@ -7,33 +7,41 @@ from pyspark.sql import types as st
 
 from arrowipc.errors import UsageError
 from arrowipc.schemas import Schema
-from arrowipc.spark.payloads.options import DecodeOptions
+from arrowipc.spark.payloads.options import CodecOptions, DecodeOptions
 from arrowipc.spark.sessions import CATALOG, CATALOG_CLASS, has_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 #: The options that only Python has, by the values that mean nothing particular.
-PYTHON_ONLY = {"validate": ("full", "none"), "extensions": (False,)}
+PYTHON_ONLY: dict[str, tuple[Any, ...]] = {
+    "validate": ("full", "none"),
+    "extensions": (False,),
+    "compression_level": (None,),
+}
+#: The setting with which Spark hands texts to Python as Arrow's large ones.
+LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
-def in_jvm(spark: "SparkSession | None", options: DecodeOptions) -> bool:
-    """Whether payloads are decoded in the JVM, where they are: ``engine`` asks for it, or leaves it to the session."""
+def in_jvm(spark: "SparkSession | None", options: DecodeOptions | CodecOptions) -> bool:
+    """Whether the JVM does it, where the rows are: ``engine`` asks for it, or leaves it to the session."""
     if options.engine == "python":
         return False
     reason = _missing(spark, options)
     if reason and options.engine == "jvm":
-        raise UsageError(f"engine: payloads cannot be decoded in the JVM, as {reason}")
+        raise UsageError(f"engine: the JVM cannot do it, as {reason}")
     return not reason
 
 
-def _missing(spark: "SparkSession | None", options: DecodeOptions) -> str:
+def _missing(spark: "SparkSession | None", options: DecodeOptions | CodecOptions) -> str:
     """Why the JVM cannot do it; empty where it can, and its functions are known to the session then."""
     for name, usual in PYTHON_ONLY.items():
-        if (value := getattr(options, name)) not in usual:
+        if (value := getattr(options, name, usual[0])) not in usual:
             return f"only Python has {name}={value!r}"
     if spark is None or not has_jar(spark):
         return "the session lacks the jar: call arrowipc.spark.register(spark)"
+    if isinstance(options, CodecOptions) and spark.conf.get(LARGE_TYPES, "false") == "true":
+        return f"only Python writes the types that {LARGE_TYPES} asks for"
     known = spark.conf.get(CATALOG)
     return f"{CATALOG} is {known}" if known != CATALOG_CLASS else ""
 
@@ -50,19 +58,28 @@ def rows_of(column: Any, name: str, target: st.StructType, given: Schema | None,
         "validate": options.validate,
         "schema": base64.b64encode(given.serialize()).decode() if given is not None else "",
     }
-    return _call("from_arrow", column, options, parts, [target.json()])
+    return _call("from_arrow", column, [target.json()], parts | _types(options))
 
 
 def schema_of(column: Any, options: DecodeOptions) -> "Column":
     """Spark's schema of each payload, as JSON; null where it cannot be read."""
-    return _call("schema_of_arrow", column, options, {"on_error": "null"}, [])
+    return _call("schema_of_arrow", column, [], {"on_error": "null"} | _types(options))
 
 
-def _call(function: str, column: Any, options: DecodeOptions, parts: dict[str, str], texts: list[str]) -> "Column":
+def payload_of(rows: Any, options: CodecOptions) -> "Column":
+    """The payload of each array of structs, or struct."""
+    parts = {"compression": options.compression or "", "with_schema": str(options.with_schema).lower()}
+    return _call("to_arrow", rows, [], parts)
+
+
+def _types(options: DecodeOptions) -> dict[str, str]:
+    parts = {"prefix": str(options.prefix), "nanoseconds": options.nanoseconds, "unsupported": options.unsupported}
+    return parts | {"extensions": str(options.extensions).lower()}
+
+
+def _call(function: str, column: Any, texts: list[str], parts: dict[str, str]) -> "Column":
     from pyspark.sql import functions as F
 
-    parts |= {"prefix": str(options.prefix), "nanoseconds": options.nanoseconds, "unsupported": options.unsupported}
-    parts |= {"extensions": str(options.extensions).lower()}
     texts += [f"{name}={value}" for name, value in parts.items() if value]
     name = ".".join("`" + text.replace("`", "``") + "`" for text in ("arrowipc", *texts, function))
     return F.call_function(name, column)

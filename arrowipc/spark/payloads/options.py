@@ -111,20 +111,26 @@ class CodecOptions(_Keywords):
         ``decode_payloads(..., schema=payload_schema(df, ...))`` reads.
     compression, compression_level
         As for :func:`arrowipc.encode_payloads`.
+    engine : {"auto", "jvm", "python"}
+        Where payloads are made. "auto" is the JVM for :func:`to_arrow` in a session that has the jar, unless
+        `compression_level` or Spark's ``useLargeVarTypes`` ask for what only Python has; schemas and values are the
+        same, and the JVM needs less time. It refuses texts that are not UTF-8. All other functions are in Python alone.
     """
 
     with_schema: bool = True
     compression: Literal["lz4", "zstd"] | None = None
     compression_level: int | None = None
+    engine: Engine = "auto"
 
     def __post_init__(self) -> None:
+        check_choice("engine", self.engine, get_args(Engine))
         # Tried without rows: what the encoder refuses is refused here.
         arrowipc.encode_payloads(arrowipc.RecordBatch.from_pydict({"x": []}), rows_per_payload=1, **self.codec)
 
     @property
     def codec(self) -> dict[str, Any]:
         """The arguments of the kernel that do not depend on data."""
-        return {name: getattr(self, name) for name in CodecOptions.__slots__}
+        return {name: getattr(self, name) for name in ("with_schema", "compression", "compression_level")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +174,11 @@ class EncodeOptions(CodecOptions):
         counted = () if self.rows_per_payload is None else ("rows_per_payload",)
         _check_counts(self, *counted, "bytes_per_payload", "rows_per_batch", "bytes_per_batch")
         CodecOptions.__post_init__(self)
+        if self.engine == "jvm":
+            raise UsageError(
+                "engine: Python alone cuts rows into payloads of bounded memory; where all rows of a group fit into "
+                "memory, the JVM makes its payload: df.groupBy(...).agg(to_arrow(F.collect_list(F.struct(...))))"
+            )
 
     @property
     def keys(self) -> list[str]:
@@ -212,6 +223,7 @@ class CodecKeywords(TypedDict, total=False):
     with_schema: bool
     compression: Literal["lz4", "zstd"] | None
     compression_level: int | None
+    engine: Engine
 
 
 class EncodeKeywords(CodecKeywords, total=False):

@@ -41,7 +41,15 @@ private[spark] final class Options(asked: Map[String, String], use: String) {
 }
 
 private object Options {
-  /** `use` is `read`, `write` or `refused`; `kind` is a type, or what to do instead of what is refused. */
+  /** The options of a function: those of its own use, and others that it shares. */
+  def known(function: String, asked: Map[String, String], use: String, shared: Set[String]): Options = {
+    val names = shared ++ table.filter(_.use == use).map(_.name)
+    for (name <- asked.keys if !names(name.toLowerCase(Locale.ROOT))) throw new ArrowIpcException.Usage(
+      s"$function has no option '$name'; there are ${names.toSeq.sorted.mkString(", ")}")
+    new Options(asked, use)
+  }
+
+  /** `use` is `read`, `write`, `payload`, `encode` or `refused`; `kind` is a type, or what to do instead of what is refused. */
   final case class Option(name: String, default: String, use: String, kind: String) {
     /** Whether a name in lower case is this option; a dot at the end of ours stands for all names behind it. */
     def is(other: String): Boolean = {
@@ -118,13 +126,16 @@ private[spark] final class PayloadOptions private (options: Options, val read: R
 }
 
 private[spark] object PayloadOptions {
-  /** Those options of reading that cells have as well. */
-  private val Shared = Set("validate", "nanoseconds", "unsupported", "extensions")
+  private def known(asked: Map[String, String]): Options =
+    Options.known("from_arrow", asked, "payload", Set("validate", "nanoseconds", "unsupported", "extensions"))
+}
 
-  private def known(asked: Map[String, String]): Options = {
-    val names = Shared ++ Options.table.filter(_.use == "payload").map(_.name)
-    for (name <- asked.keys if !names(name.toLowerCase(Locale.ROOT))) throw new ArrowIpcException.Usage(
-      s"from_arrow has no option '$name'; there are ${names.toSeq.sorted.mkString(", ")}")
-    new Options(asked, "payload")
-  }
+/** How rows become payloads: what is particular to them, and the options of writing that they share. */
+private[spark] final class EncodeOptions private (options: Options, write: WriteOptions) extends Serializable {
+  def this(asked: Map[String, String]) =
+    this(Options.known("to_arrow", asked, "encode", Set("compression", "invalid_text")), new WriteOptions(asked))
+
+  val withSchema: Boolean = options.flag("with_schema")
+  val compression: String = write.compression
+  val invalidText: String = write.invalidText
 }

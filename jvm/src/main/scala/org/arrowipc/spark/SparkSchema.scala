@@ -123,7 +123,7 @@ object SparkSchema {
 
   private def field(name: String, dataType: DataType, isNullable: Boolean): Field = {
     def made(arrow: ArrowType, children: Field*) =
-      new Field(name, new FieldType(isNullable, arrow, null), children.asJava)
+      new Field(name, new FieldType(isNullable || dataType == NullType, arrow, null), children.asJava)
     dataType match {
       case udt: UserDefinedType[_] => field(name, udt.sqlType, isNullable)
       case struct: StructType =>

@@ -160,16 +160,17 @@ private[spark] object Validator {
     data
   }
 
-  def isAscii(start: Long, size: Long): Boolean = {
+  /** Of memory, or of an array and a place in it as [[Platform]] counts. */
+  def isAscii(start: Long, size: Long, base: AnyRef = null): Boolean = {
     val end = start + size
     var seen = 0L
     var at = start
     while (end - at >= 8) {
-      seen |= Platform.getLong(null, at)
+      seen |= Platform.getLong(base, at)
       at += 8
     }
     while (at < end) {
-      seen |= Platform.getByte(null, at)
+      seen |= Platform.getByte(base, at)
       at += 1
     }
     (seen & 0x8080808080808080L) == 0

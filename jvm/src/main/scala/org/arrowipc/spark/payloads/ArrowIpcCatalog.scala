@@ -5,7 +5,7 @@ import java.util
 import org.apache.spark.sql.catalyst.analysis.{NoSuchFunctionException, NoSuchTableException}
 import org.apache.spark.sql.connector.catalog.{FunctionCatalog, Identifier, Table, TableCatalog, TableChange}
 import org.apache.spark.sql.connector.catalog.functions.{BoundFunction, ScalarFunction, UnboundFunction}
-import org.apache.spark.sql.types.{BinaryType, NullType, StructType}
+import org.apache.spark.sql.types.{BinaryType, DataType, NullType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
@@ -13,24 +13,30 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  *
  * {{{
  * SELECT inline(arrowipc.`id bigint, name string`.`on_error=null`.from_arrow(payload)) FROM messages
+ * SELECT topic, arrowipc.`compression=zstd`.to_arrow(collect_list(struct(id, name))) FROM prices GROUP BY topic
  * }}}
  *
  * It has no tables, and says so to Spark, which then finds the file of arrowipc.`path`.
  */
 final class ArrowIpcCatalog extends FunctionCatalog with TableCatalog {
+  import ArrowIpcCatalog._
+
   private var own = ""
 
   override def initialize(name: String, options: CaseInsensitiveStringMap): Unit = own = name
   override def name: String = own
 
   override def listFunctions(namespace: Array[String]): Array[Identifier] =
-    Array(FromArrow.NAME, SchemaOfArrow.NAME).map(Identifier.of(namespace, _))
+    Array(FromArrow.NAME, SchemaOfArrow.NAME, ToArrow.NAME).map(Identifier.of(namespace, _))
 
   override def loadFunction(identifier: Identifier): UnboundFunction = {
     val texts = identifier.namespace.toSeq
     identifier.name.toLowerCase(util.Locale.ROOT) match {
-      case FromArrow.NAME => new Unbound(FromArrow.NAME, () => FromArrow(texts))
-      case SchemaOfArrow.NAME => new Unbound(SchemaOfArrow.NAME, () => new SchemaOfArrow(FromArrow.optionsOf(texts)))
+      case FromArrow.NAME => new Unbound(FromArrow.NAME, PAYLOAD, { case BinaryType | NullType => FromArrow(texts) })
+      case SchemaOfArrow.NAME => new Unbound(SchemaOfArrow.NAME, PAYLOAD, {
+        case BinaryType | NullType => new SchemaOfArrow(FromArrow.optionsOf(texts))
+      })
+      case ToArrow.NAME => new Unbound(ToArrow.NAME, ToArrow.TAKES, Function.unlift(ToArrow.of(_, texts)))
       case _ => throw new NoSuchFunctionException(identifier)
     }
   }
@@ -42,14 +48,19 @@ final class ArrowIpcCatalog extends FunctionCatalog with TableCatalog {
   override def renameTable(from: Identifier, to: Identifier): Unit = loadTable(from)
 }
 
-/** A function of one binary column. */
-private final class Unbound(function: String, make: () => ScalarFunction[_]) extends UnboundFunction {
+private object ArrowIpcCatalog {
+  private final val PAYLOAD = "binary column"
+}
+
+/** A function of one column, of the types that `make` takes. */
+private final class Unbound(function: String, takes: String, make: PartialFunction[DataType, ScalarFunction[_]])
+    extends UnboundFunction {
   override def name: String = function
-  override def description: String = s"$function(payload BINARY)"
+  override def description: String = s"$function takes one $takes"
 
   override def bind(given: StructType): BoundFunction = given.map(_.dataType) match {
-    case Seq(BinaryType | NullType) => make()
+    case Seq(make(bound)) => bound
     case others => throw new UnsupportedOperationException(
-      s"$function takes one binary column, found (${others.map(_.simpleString).mkString(", ")})")
+      s"$description, found (${others.map(_.simpleString).mkString(", ")})")
   }
 }

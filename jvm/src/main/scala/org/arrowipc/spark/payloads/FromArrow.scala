@@ -97,8 +97,10 @@ private[spark] object FromArrow {
   }
 
   /** Texts of the form `name=value`. */
-  def optionsOf(texts: Seq[String]): PayloadOptions = new PayloadOptions(texts.map(_.split("=", 2) match {
+  def optionsOf(texts: Seq[String]): PayloadOptions = new PayloadOptions(pairsOf(texts))
+
+  def pairsOf(texts: Seq[String]): Map[String, String] = texts.map(_.split("=", 2) match {
     case Array(name, value) => name.trim -> value
     case Array(text) => throw new ArrowIpcException.Usage(s"expected an option such as on_error=null, found '$text'")
-  }).toMap)
+  }).toMap
 }

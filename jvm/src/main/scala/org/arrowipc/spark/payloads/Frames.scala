@@ -1,0 +1,67 @@
+package org.arrowipc.spark
+package payloads
+
+import com.github.luben.zstd.{Zstd, ZstdCompressCtx}
+import net.jpountz.lz4.LZ4Factory
+import net.jpountz.xxhash.XXHashFactory
+import org.apache.arrow.flatbuf.CompressionType
+import org.apache.spark.unsafe.Platform.{BYTE_ARRAY_OFFSET => BASE, putInt}
+
+/** Makes frames of bytes in memory that is kept for the next. */
+private[payloads] abstract class Frames(val codec: Byte) extends AutoCloseable {
+  /** Most bytes that a frame of so many takes. */
+  def bound(size: Int): Long
+
+  /** Compress bytes of one array into another; how many they are then. */
+  def compress(from: Array[Byte], start: Int, size: Int, into: Array[Byte], place: Int, room: Int): Int
+
+  override def close(): Unit = ()
+}
+
+private[payloads] object Frames {
+  final class Zstds extends Frames(CompressionType.ZSTD) {
+    private val context = new ZstdCompressCtx().setLevel(Zstd.defaultCompressionLevel)
+
+    override def bound(size: Int): Long = Zstd.compressBound(size)
+
+    override def compress(from: Array[Byte], start: Int, size: Int, into: Array[Byte], place: Int, room: Int): Int =
+      context.compressByteArray(into, place, room, from, start, size)
+
+    override def close(): Unit = context.close()
+  }
+
+  /** Frames of blocks that do not need each other, without checksums. */
+  final class Lz4s extends Frames(CompressionType.LZ4_FRAME) {
+    private val compressor = LZ4Factory.fastestInstance.fastCompressor
+
+    override def bound(size: Int): Long =
+      Lz4.HEAD.length + 4L + (size - 1) / Lz4.BLOCK * 4L + 4 + compressor.maxCompressedLength(size)
+
+    override def compress(from: Array[Byte], start: Int, size: Int, into: Array[Byte], place: Int, room: Int): Int = {
+      System.arraycopy(Lz4.HEAD, 0, into, place, Lz4.HEAD.length)
+      var at = place + Lz4.HEAD.length
+      for (block <- start until start + size by Lz4.BLOCK) {
+        val plain = Math.min(Lz4.BLOCK, start + size - block)
+        val length = compressor.compress(from, block, plain, into, at + 4, place + room - at - 4)
+        if (length < plain) putInt(into, BASE + at, length)
+        else {
+          System.arraycopy(from, block, into, at + 4, plain)
+          putInt(into, BASE + at, plain | Int.MinValue)
+        }
+        at += 4 + Math.min(length, plain)
+      }
+      putInt(into, BASE + at, 0)
+      at + 4 - place
+    }
+  }
+
+  private object Lz4 {
+    final val BLOCK = 4 << 20
+    /** The magic number, a version with blocks of 4 MiB that are independent, and the sum of that. */
+    val HEAD: Array[Byte] = {
+      val head = Array[Byte](0x04, 0x22, 0x4D, 0x18, 0x60, 0x70, 0)
+      head(6) = (XXHashFactory.fastestInstance.hash32.hash(head, 4, 2, 0) >> 8).toByte
+      head
+    }
+  }
+}

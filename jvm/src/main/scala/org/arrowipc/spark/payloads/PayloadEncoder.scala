@@ -1,0 +1,210 @@
+package org.arrowipc.spark
+package payloads
+
+import java.io.ByteArrayOutputStream
+import java.nio.{ByteBuffer, ByteOrder}
+import java.nio.channels.Channels
+import java.util
+import com.google.flatbuffers.FlatBufferBuilder
+import org.apache.arrow.flatbuf
+import org.apache.arrow.vector.ipc.WriteChannel
+import org.apache.arrow.vector.ipc.message.MessageSerializer
+import org.apache.arrow.vector.types.pojo.{ArrowType, Schema}
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.unsafe.Platform
+import org.apache.spark.unsafe.Platform.{BYTE_ARRAY_OFFSET => BASE}
+import org.arrowipc.spark.ArrowIpcException.Limit
+
+/**
+ * Encodes rows as streams of one batch, one after the other, in memory that all of them use.
+ *
+ * All that is before the values is made once. It has the same length in every payload, so a field's values are written
+ * where they stay, and then their number, nulls and places into the header before them.
+ */
+private[payloads] final class PayloadEncoder(schema: StructType, options: EncodeOptions) extends AutoCloseable {
+  private val fields = {
+    val text = if (options.invalidText == "binary") ArrowType.Binary.INSTANCE else ArrowType.Utf8.INSTANCE
+    new Schema(SparkSchema.arrow(schema, text).getFields)
+  }
+  private val frames = options.compression match {
+    case "lz4" => new Frames.Lz4s
+    case "zstd" => new Frames.Zstds
+    case _ => null
+  }
+  private var nodes, buffers = 0
+  private val columns = schema.fields.map(field => Layout.of(field.dataType, field.name, options.invalidText, number))
+  /** What a payload begins with: the message of the schema, if it has one, and that of a batch. */
+  private val head = (if (options.withSchema) PayloadEncoder.message(fields) else Array.empty[Byte]) ++ header()
+  private val draft, packed = new Draft(head)
+  /** Where the header has what. */
+  private var rowsAt, bodyAt, nodesAt, buffersAt = 0
+  locate()
+
+  /** The next numbers of a field and of its first buffer. */
+  private def number(count: Int): (Int, Int) = {
+    val own = (nodes, buffers)
+    nodes += 1
+    buffers += count
+    own
+  }
+
+  /** The message of a batch, padded, with zeros for all that is different in each. */
+  private def header(): Array[Byte] = {
+    val builder = new FlatBufferBuilder
+    flatbuf.RecordBatch.startNodesVector(builder, nodes)
+    for (_ <- 0 until nodes) flatbuf.FieldNode.createFieldNode(builder, 0, 0)
+    val nodesVector = builder.endVector()
+    flatbuf.RecordBatch.startBuffersVector(builder, buffers)
+    for (_ <- 0 until buffers) flatbuf.Buffer.createBuffer(builder, 0, 0)
+    val buffersVector = builder.endVector()
+    val codec = if (frames == null) 0 else flatbuf.BodyCompression.createBodyCompression(builder, frames.codec, 0)
+    flatbuf.RecordBatch.startRecordBatch(builder)
+    flatbuf.RecordBatch.addLength(builder, 1) // a zero would be left out
+    flatbuf.RecordBatch.addNodes(builder, nodesVector)
+    flatbuf.RecordBatch.addBuffers(builder, buffersVector)
+    if (frames != null) flatbuf.RecordBatch.addCompression(builder, codec)
+    val batch = flatbuf.RecordBatch.endRecordBatch(builder)
+    builder.finish(flatbuf.Message.createMessage(
+      builder, flatbuf.MetadataVersion.V5, flatbuf.MessageHeader.RecordBatch, batch, 1, 0))
+    PayloadEncoder.framed(builder.sizedByteArray)
+  }
+
+  private def locate(): Unit = {
+    val bytes = ByteBuffer.wrap(head).order(ByteOrder.LITTLE_ENDIAN)
+    def follow(place: Int) = place + bytes.getInt(place)
+    def slot(table: Int, number: Int) = table + bytes.getShort(table - bytes.getInt(table) + 4 + 2 * number)
+    val message = follow((if (options.withSchema) PayloadEncoder.message(fields).length else 0) + 8)
+    val batch = follow(slot(message, 2))
+    bodyAt = slot(message, 3)
+    rowsAt = slot(batch, 0)
+    nodesAt = follow(slot(batch, 1)) + 4
+    buffersAt = follow(slot(batch, 2)) + 4
+    draft.begin(nodesAt, buffersAt)
+  }
+
+  /** The payload of rows; one that is null has nulls alone. */
+  def encode(rows: Array[SpecializedGetters]): Array[Byte] = {
+    draft.reset()
+    for (i <- columns.indices) columns(i).write(draft, new Cells(rows, null, i, rows.length))
+    draft.putLong(rowsAt, rows.length)
+    val whole = if (frames == null) draft else compressed()
+    whole.putLong(bodyAt, whole.end - head.length)
+    if (options.withSchema) whole.putLong(whole.take(8), 0xffffffffL) // the end of a stream
+    val payload = util.Arrays.copyOf(whole.bytes, whole.end)
+    draft.shrink()
+    packed.shrink()
+    payload
+  }
+
+  /** The same with the buffers compressed, those of them that are smaller then. */
+  private def compressed(): Draft = {
+    packed.reset()
+    System.arraycopy(draft.bytes, 0, packed.bytes, 0, head.length)
+    for (i <- 0 until buffers) {
+      val place = buffersAt + 16 * i
+      val (from, size) = (head.length + draft.getLong(place).toInt, draft.getLong(place + 8).toInt)
+      val start = packed.end
+      if (size > 0) {
+        val room = Math.max(frames.bound(size), size)
+        val at = packed.take(8 + room)
+        val length = frames.compress(draft.bytes, from, size, packed.bytes, at + 8, room.toInt)
+        packed.putLong(at, if (length < size) size else -1)
+        if (length >= size) System.arraycopy(draft.bytes, from, packed.bytes, at + 8, size)
+        packed.end = at + 8 + Math.min(length, size)
+      }
+      packed.putLong(place, start - head.length)
+      packed.putLong(place + 8, packed.end - start)
+      packed.pad()
+    }
+    packed
+  }
+
+  override def close(): Unit = if (frames != null) frames.close()
+}
+
+private object PayloadEncoder {
+  private def framed(metadata: Array[Byte]): Array[Byte] = {
+    val size = metadata.length + 7 & ~7
+    ByteBuffer.allocate(8 + size).order(ByteOrder.LITTLE_ENDIAN).putInt(-1).putInt(size).put(metadata).array
+  }
+
+  private def message(schema: Schema): Array[Byte] = {
+    val bytes = new ByteArrayOutputStream
+    MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), schema)
+    bytes.toByteArray
+  }
+}
+
+/** The bytes of a payload as far as it is written, in an array that grows. */
+private[payloads] final class Draft(head: Array[Byte]) {
+  var bytes: Array[Byte] = util.Arrays.copyOf(head, head.length + Draft.LEAST)
+  var end: Int = head.length
+  private var nodesAt, buffersAt = 0
+
+  def begin(nodesAt: Int, buffersAt: Int): Unit = {
+    this.nodesAt = nodesAt
+    this.buffersAt = buffersAt
+  }
+
+  def reset(): Unit = end = head.length
+
+  /** Give back what few payloads need. */
+  def shrink(): Unit = if (bytes.length > head.length + Draft.KEPT) {
+    bytes = util.Arrays.copyOf(bytes, head.length + Draft.LEAST)
+  }
+
+  /** The place of so many bytes more. */
+  def take(size: Long): Int = {
+    val place = end
+    if (size > bytes.length - place) grow(place + size)
+    end = place + size.toInt
+    place
+  }
+
+  private def grow(size: Long): Unit = {
+    Limit.unless(size <= Draft.MOST,
+      "a payload of more than 2 GiB, which no cell of Spark holds; give fewer rows at once")
+    bytes = try util.Arrays.copyOf(bytes, Math.min(Math.max(2L * bytes.length, size), Draft.MOST).toInt) catch {
+      case error: OutOfMemoryError => throw new Limit(s"a payload needs $size bytes, more than this JVM has left: " +
+        s"${error.getMessage}; give the executor more memory, or fewer rows at once", error)
+    }
+  }
+
+  /** Zeros up to the next multiple of 8. */
+  def pad(): Unit = {
+    val from = end
+    take(-from & 7)
+    util.Arrays.fill(bytes, from, end, 0.toByte)
+  }
+
+  /** So many bytes, which are zero. */
+  def zeros(size: Long): Int = {
+    val place = take(size)
+    util.Arrays.fill(bytes, place, end, 0.toByte)
+    place
+  }
+
+  def node(number: Int, length: Int, nulls: Int): Unit = {
+    putLong(nodesAt + 16 * number, length)
+    putLong(nodesAt + 16 * number + 8, nulls)
+  }
+
+  /** All that was taken from a place on is a buffer. */
+  def buffer(number: Int, from: Int): Unit = {
+    putLong(buffersAt + 16 * number, from - head.length)
+    putLong(buffersAt + 16 * number + 8, end - from)
+    pad()
+  }
+
+  def getLong(place: Int): Long = Platform.getLong(bytes, BASE + place)
+  def putInt(place: Int, value: Int): Unit = Platform.putInt(bytes, BASE + place, value)
+  def putLong(place: Int, value: Long): Unit = Platform.putLong(bytes, BASE + place, value)
+}
+
+private object Draft {
+  private final val LEAST = 4096
+  private final val KEPT = 4 << 20
+  /** Of an array in the JVM. */
+  private final val MOST = Int.MaxValue - 15L
+}

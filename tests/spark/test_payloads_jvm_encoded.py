@@ -1,0 +1,196 @@
+"""Payloads made in the JVM: what to_arrow writes there is what Python writes, and comes back as the same rows."""
+
+import datetime as dt
+import random
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers.processes import rounds
+from helpers.twins import TYPES
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession, functions as F, types as st
+
+import arrowipc
+from arrowipc.errors import UsageError
+from arrowipc.spark import encode_payloads, from_arrow, to_arrow, to_arrow_udf
+from arrowipc.spark.payloads import jvm
+from arrowipc.spark.payloads.options import CodecOptions
+from arrowipc.spark.sessions import CATALOG, CATALOG_CLASS
+
+pytestmark = [pytest.mark.spark, pytest.mark.nosanitize]
+
+CODECS = (None, "lz4", "zstd")
+#: Values of each type, of which some are long enough for a frame to be smaller than they are.
+LEAVES: dict[st.DataType, Callable[[random.Random], Any]] = {
+    st.BooleanType(): lambda chance: chance.random() < 0.5,
+    st.ByteType(): lambda chance: chance.randrange(-128, 128),
+    st.ShortType(): lambda chance: chance.randrange(-(2**15), 2**15),
+    st.IntegerType(): lambda chance: chance.randrange(-(2**31), 2**31),
+    st.LongType(): lambda chance: chance.choice([0, 1, -(2**63), 2**63 - 1]),
+    st.FloatType(): lambda chance: chance.choice([0.0, -0.0, 1.5, float("inf"), float("nan")]),
+    st.DoubleType(): lambda chance: chance.uniform(-1e300, 1e300),
+    st.DecimalType(9, 4): lambda chance: Decimal(chance.randrange(-(10**9) + 1, 10**9)).scaleb(-4),
+    st.DecimalType(38, 10): lambda chance: Decimal(chance.choice([-1, 1]) * chance.randrange(10**27)),
+    st.StringType(): lambda chance: chance.choice(["", "a", "Zürich", "\U0001f600", "text " * 40]),
+    st.BinaryType(): lambda chance: bytearray(chance.randbytes(chance.choice([0, 1, 90]))),
+    st.DateType(): lambda chance: dt.date(1970, 1, 1) + dt.timedelta(chance.randrange(-9999, 9999)),
+    st.TimestampType(): lambda chance: dt.datetime.fromtimestamp(chance.randrange(2**31)),
+    st.TimestampNTZType(): lambda chance: dt.datetime(2000, 1, 1) + dt.timedelta(microseconds=chance.randrange(2**40)),
+    st.DayTimeIntervalType(): lambda chance: dt.timedelta(microseconds=chance.randrange(-(2**40), 2**40)),
+    st.NullType(): lambda _chance: None,
+}
+Make = Callable[[], Any]
+
+
+def some(chance: random.Random, depth: int) -> tuple[st.DataType, Make]:
+    """A type, and what makes values of it."""
+    kind = chance.choice(["leaf"] * 4 + ["array", "map", "struct"]) if depth else "leaf"
+    if kind == "leaf":
+        type_ = chance.choice([*LEAVES])
+        return type_, lambda: LEAVES[type_](chance)
+    if kind == "struct":
+        return row(chance, depth - 1)
+    type_, make = some(chance, depth - 1)
+    nulls = chance.random() < 0.5 or isinstance(type_, st.NullType)
+
+    def item() -> Any:
+        return None if nulls and chance.random() < 0.3 else make()
+
+    def size() -> int:
+        return chance.choice([0, 1, 2, 9])
+
+    if kind == "array":
+        return st.ArrayType(type_, nulls), lambda: [item() for _ in range(size())]
+    return st.MapType(st.IntegerType(), type_, nulls), lambda: {key: item() for key in range(size())}
+
+
+def row(chance: random.Random, depth: int) -> tuple[st.StructType, Make]:
+    fields = [(*some(chance, depth), chance.choice([0, 0.2, 0.9])) for _ in range(chance.randrange(1, 5))]
+    type_ = st.StructType([st.StructField(f"f{i}", each[0]) for i, each in enumerate(fields)])
+    return type_, lambda: tuple(None if chance.random() < nulls else make() for _, make, nulls in fields)
+
+
+def batch_of(payload: bytes) -> pa.RecordBatch:
+    """The only batch of a stream, which is whole and valid."""
+    with arrowipc.open_stream(bytes(payload), validate="strict") as reader:
+        assert len([*reader]) == 1
+    [batch] = pa.ipc.open_stream(payload)
+    batch.validate(full=True)
+    return batch
+
+
+def check(frame: DataFrame, compression: Any) -> None:
+    """Payloads of the column `rows` are those of Python, and come back as its rows."""
+    payloads = [F.col("rows"), to_arrow("rows", engine="jvm", compression=compression).alias("jvm")]
+    frame = frame.select(*payloads, to_arrow("rows", engine="python").alias("python"))
+    row = frame.schema["rows"].dataType.elementType  # type: ignore[attr-defined]
+    frame = frame.withColumn("back", from_arrow("jvm", row, engine="jvm"))
+    for cell in frame.collect():
+        if cell.rows is None:
+            assert cell.jvm is None
+            continue
+        one, other = batch_of(cell.jvm), batch_of(cell.python)
+        assert one.schema.equals(other.schema, check_metadata=True)
+        assert repr(one.to_pylist()) == repr(other.to_pylist())
+        whole = [each or (None,) * len(row) for each in cell.rows]
+        assert repr([*map(tuple, cell.back)]) == repr([*map(tuple, whole)])
+
+
+@pytest.mark.campaign
+def test_payloads_of_the_jvm_are_those_of_python(spark: SparkSession) -> None:
+    """Of 20 random arrays for each schema."""
+    for case in range(rounds(6, 150)):
+        chance = random.Random(case)
+        type_, make = row(chance, 3)
+        sizes = [None, 0, *(chance.choice([1, 2, 7, 8, 9, 70]) for _ in range(18))]
+        rows = [(None if n is None else [None if chance.random() < 0.05 else make() for _ in range(n)],) for n in sizes]
+        frame = spark.createDataFrame(rows, st.StructType().add("rows", st.ArrayType(type_)), verifySchema=False)
+        check(frame.coalesce(1), CODECS[case % 3])
+
+
+@pytest.mark.parametrize("compression", CODECS)
+def test_every_type_of_spark(spark: SparkSession, conf: Any, compression: Any) -> None:
+    conf("spark.sql.timeType.enabled", "true")
+    held = [text for text in TYPES if "YEAR" not in text]
+    more = ("TIME'23:59:59.999999' tm", "NULL nu", "array() ar", "array(array(named_struct('x', id)), NULL) aa")
+    expressions = ("id", *held, *more)
+    nulls = ", ".join(["9", *["NULL"] * (len(expressions) - 1)])
+    frame = spark.sql(f"SELECT {', '.join(expressions)} FROM range(5) UNION ALL SELECT {nulls}")
+    for zone in ("UTC", "America/New_York"):
+        conf("spark.sql.session.timeZone", zone)
+        check(frame.groupBy(F.col("id") % 2).agg(F.collect_list(F.struct(*frame.columns)).alias("rows")), compression)
+
+
+@pytest.mark.parametrize("way", [("CODEGEN_ONLY", "true"), ("NO_CODEGEN", "false")])
+def test_groups_structs_and_constants_in_sql(spark: SparkSession, conf: Any, way: tuple[str, str]) -> None:
+    for name, value in zip(("factoryMode", "wholeStage"), way, strict=True):
+        conf(f"spark.sql.codegen.{name}", value)
+    spark.conf.set(CATALOG, CATALOG_CLASS)
+
+    def read(call: str) -> list[Any]:
+        cells = spark.sql(f"SELECT {call} AS p FROM range(6) GROUP BY id % 2 ORDER BY id % 2").collect()
+        return [cell.p and batch_of(cell.p).to_pylist() for cell in cells]
+
+    groups = [[{"id": n, "w": f"w{n}"} for n in range(first, 6, 2)] for first in (0, 1)]
+    rows = "array_sort(collect_list(struct(id, concat('w', id) AS w)))"
+    assert read(f"arrowipc.to_arrow({rows})") == groups
+    assert read(f"arrowipc.`compression=lz4`.to_arrow({rows})") == groups
+    assert read(f"arrowipc.to_arrow(struct({rows} AS r))") == groups
+    assert read(f"arrowipc.to_arrow({rows}[1])") == [[group[1]] for group in groups]
+    assert read(f"arrowipc.to_arrow(struct({rows}[1] AS r))") == [[group[1]] for group in groups]
+    assert read("arrowipc.to_arrow(array(struct(1 AS a), NULL))") == [[{"a": 1}, {"a": None}]] * 2
+    assert read("arrowipc.to_arrow(CAST(NULL AS array<struct<a: int>>))") == [None] * 2
+    invalid = "array(named_struct('t', CAST(X'61FF' AS STRING)))"
+    assert read(f"arrowipc.`invalid_text=replace`.to_arrow({invalid})") == [[{"t": "a\ufffd"}]] * 2
+    assert read(f"arrowipc.`invalid_text=binary`.to_arrow({invalid})") == [[{"t": b"a\xff"}]] * 2
+    [bare] = spark.sql("SELECT arrowipc.`with_schema=false`.to_arrow(struct(1 AS a))").collect()
+    assert spark.createDataFrame([bare], "p binary").select(
+        F.inline(from_arrow("p", pa.schema({"a": pa.int32()})))
+    ).collect() == [(1,)]
+
+
+def test_the_extension_gives_it_a_short_name(spark: SparkSession) -> None:
+    java: Any = spark._jvm
+    extensions = java.org.apache.spark.sql.SparkSessionExtensions()
+    java.org.arrowipc.spark.payloads.ArrowIpcExtensions().apply(extensions)
+    extensions.registerFunctions(spark._jsparkSession.sessionState().functionRegistry())  # type: ignore[attr-defined]
+    cell = spark.sql("SELECT to_arrow(array(struct(id)), map('compression', 'zstd')) AS p FROM range(1)").first()
+    assert batch_of(cell.p).to_pylist() == [{"id": 0}]
+    for call, words in (("to_arrow(id)", "takes one array of structs"), ("to_arrow()", "expected to_arrow")):
+        with pytest.raises(PySparkException, match=words):
+            spark.sql(f"SELECT {call} FROM range(1)").collect()
+
+
+WRONG = {
+    "to_arrow(array(named_struct('a', make_interval(1))))": "'a' has the Spark type interval.*write its parts",
+    "to_arrow(struct(array(INTERVAL '1' YEAR) AS a))": "'a.element' has the Spark type interval year.*months",
+    "to_arrow(struct(struct(parse_json('1') AS v) AS s, 1))": "'s.v' has the Spark type variant.*write to_json",
+    "to_arrow(array(named_struct('a', 1, 'a', 2)))": "the payload would hold the name 'a' twice",
+    "to_arrow(1)": r"takes one array of structs, or one struct, found \(int\)",
+    "`nix=1`.to_arrow(struct(1))": "to_arrow has no option 'nix'; there are compression, invalid_text, with_schema",
+    "to_arrow(named_struct('t', CAST(X'61FF' AS STRING)))": "column 't' holds a text that is not UTF-8.*61FF",
+    "to_arrow(array_repeat(struct(repeat('x', 1 << 20)), 2100))": "a payload of more than 2 GiB|a payload needs",
+}
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_what_is_wrong_is_said(spark: SparkSession, call: str) -> None:
+    spark.conf.set(CATALOG, CATALOG_CLASS)
+    with pytest.raises(PySparkException, match=WRONG[call]):
+        spark.sql(f"SELECT arrowipc.{call} FROM range(1)").collect()
+
+
+def test_what_the_jvm_has_not_is_python_s(spark: SparkSession, conf: Any) -> None:
+    assert jvm.in_jvm(spark, CodecOptions())
+    assert not jvm.in_jvm(spark, CodecOptions(engine="python"))
+    with pytest.raises(UsageError, match="only Python has compression_level=3"):
+        jvm.in_jvm(spark, CodecOptions(compression="zstd", compression_level=3, engine="jvm"))
+    with pytest.raises(UsageError, match="Python alone cuts rows into payloads"):
+        encode_payloads(spark.range(3), rows_per_payload=1, engine="jvm")
+    with pytest.raises(UsageError, match="registers no function of the JVM"):
+        to_arrow_udf(engine="jvm")
+    conf(jvm.LARGE_TYPES, "true")
+    assert not jvm.in_jvm(spark, CodecOptions())
