@@ -3,8 +3,8 @@
 #
 #   PYTHON=python3.12   the interpreter for the virtual environment
 #   VENV=.venv          where that environment is
-#   ARGS="..."          passed on to the job (make run) or pytest (make test, sanitize, coverage, bench)
-#   SIDE_BY_SIDE=2      processes that the tests are spread over (make test, sanitize); 0: all in one
+#   ARGS="..."          passed on to the job (make run), plant, or pytest (make test, sanitize, coverage, bench)
+#   SIDE_BY_SIDE=2      processes that the tests are spread over (make test, sanitize), or faults (make plant); 0: all in one
 #   SECONDS=60          how long make fuzz takes; TARGET="stream file": not all targets; GUIDED=1: led by coverage
 #   V=1                 show what pip and the compiler say
 
@@ -135,11 +135,12 @@ campaign: $(TEST) java ## run the tests that try something many times, as often 
 sanitized: $(SANITIZED) ## build with AddressSanitizer and UBSan, for make sanitize
 
 .PHONY: nightly
-nightly: $(TORCH) ## what .ci/run leaves out and a release needs: all slow tests, all tests under sanitizers, campaigns, fuzzing
+nightly: $(TORCH) ## what .ci/run leaves out and a release needs: all slow tests, sanitizers, campaigns, planted faults, fuzzing
 	@$(MAKE) slow
 	@$(if $(ARROW_TEST_DATA),$(MAKE) golden,echo "note: without ARROW_TEST_DATA only this repository's files of Arrow are read")
 	@$(MAKE) sanitize
 	@$(MAKE) campaign
+	@$(MAKE) plant
 	@$(MAKE) fuzz SECONDS=600
 	@$(if $(FREE_PYTHON),$(MAKE) free-threaded PYTHON=$(FREE_PYTHON),echo 'note: no free-threaded Python is here')
 
@@ -180,6 +181,11 @@ FUZZED_SITE = $(if $(GUIDED),$(GUIDING_SITE),$(if $(wildcard $(SANITIZED)),$(SAN
 fuzz: $(if $(GUIDED),$(GUIDING)) $(TEST) ## feed broken bytes to every way in: make fuzz SECONDS=600 GUIDED=1
 	@$(INSTALLED) PYTHONPATH="$$PWD/tests$(if $(FUZZED_SITE),:$$PWD/$(FUZZED_SITE))" $(if $(FUZZED_SITE),$(SANITIZERS)) \
 	  $(PY) -m fuzz --seconds $(SECONDS) $(TARGET) $(ARGS)
+
+# In copies of the checkout (build/plant), which are built in place; tools/faults.toml is the table.
+.PHONY: plant
+plant: $(TEST) java ## plant faults in the library, and say which of them no test notices: make plant ARGS="'name of a fault'"
+	@$(WITH_SPARK) $(SHORT_LIVED) $(PY) tools/plant.py --side-by-side $(SIDE_BY_SIDE) $(ARGS)
 
 .PHONY: coverage
 coverage: $(TEST) java ## run the tests and report which lines of the Python part they reach

@@ -127,9 +127,10 @@ def test_the_rows_are_those_of_polars(seed, tmp_path):
 
 def test_members_of_structs_and_values_behind_runs_and_dictionaries():
     runs = ipc.types.run_end_encoded("int32", "int64")
+    inner = pa.array([{"b": 1}, {"b": 2}, None, {"b": 3}, {"b": None}])  # 2 lies under a null
     batch = ipc.RecordBatch.from_pydict(
         {
-            "s": [{"a": {"b": 1}}, None, {"a": None}, {"a": {"b": 3}}, {"a": {"b": None}}],
+            "s": pa.StructArray.from_arrays([inner], ["a"], mask=pa.array([False, True, False, False, False])),
             "r": ipc.Array.from_pylist([1, 1, None, 3, 3], runs),
             "d": ipc.Array.from_pylist(["x", None, "y", "x", "z"], ipc.types.dictionary("int8", "string")),
             "w": ipc.Array.from_pylist(

@@ -273,6 +273,12 @@ def test_082_list_views_lie_in_the_child(wide, n, length, data):
     )
 
 
+def test_082_an_offset_and_a_size_that_overflow_together_are_outside():
+    most = 2**63 - 1
+    rows = batch(1, [(1, 0), (0, 0)], [b"", i64(most), i64(most), b"", b""])
+    holds(False, stream(schema(field("l", LARGE_LIST_VIEW, field("item", forge.INT16))), rows), "list 0:")
+
+
 # Unions.
 
 TYPE_CODES = [5, 0, 127]
