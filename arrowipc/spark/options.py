@@ -4,13 +4,13 @@ Spark passes options as texts under lower-case names. This module needs neither 
 imports it.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from arrowipc.arguments import like
 from arrowipc.errors import UsageError
 
 
@@ -90,8 +90,6 @@ USE_THE_JAR = (
 )
 #: Options of Spark's own for reading files that the Python data source does not have.
 REFUSED = ("modifiedAfter", "modifiedBefore", "timeZone")
-#: What Spark itself hands over with the others, and its own machinery uses.
-_PASSED = ("path", "paths")
 _STORAGE = "storage."
 #: The options of the Python data source, by their names in lower case.
 _OWN = {each.name.lower(): each for each in TABLE if each.use == "read"}
@@ -130,7 +128,7 @@ class Options:
         for name, text in texts.items():
             if name.startswith(_STORAGE):
                 storage[name.removeprefix(_STORAGE)] = _json_or_text(text)
-            elif name not in _OWN and name not in _PASSED:
+            elif name not in _OWN and name not in ("path", "paths"):  # which load() gives
                 raise UsageError(_unknown(name))
         values = {option.name: _parsed(option, texts.get(name, option.default)) for name, option in _OWN.items()}
         paths = [texts["path"]] if texts.get("path") else []
@@ -153,11 +151,8 @@ def _unknown(name: str) -> str:
     for option in TABLE:
         if option.name.lower() == name:
             return f"option {option.name}: it belongs to {option.use}, and means nothing to read; leave it out"
-    names = {each.lower(): each for each in (*(option.name for option in _OWN.values()), *REFUSED)}
-    close = difflib.get_close_matches(name, names, 1)
-    if close:
-        return f"arrowipc has no option {name!r}; did you mean {names[close[0]]!r}?"
-    return f"arrowipc has no option {name!r} for read; there are {', '.join(sorted(names.values()))}"
+    known = [option.name for option in _OWN.values()]
+    return f"arrowipc has no option {name!r} for read: {like(name, [*known, *REFUSED])}"
 
 
 def _json_or_text(text: str) -> Any:

@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 from pyspark.errors import PySparkException
@@ -127,15 +128,12 @@ def reader_of(spark: SparkSession) -> Literal["jvm", "python"] | None:
             empty = spark.read.format("arrowipc").schema("x long NOT NULL").load("file:///dev/null")
             return "jvm" if empty.schema["x"].nullable else "python"
         except PySparkException as error:  # a server on Windows, or one that has neither; it logs that
-            condition = error.getCondition()
-        return "jvm" if condition == "PATH_NOT_FOUND" else None
+            return "jvm" if error.getCondition() == "PATH_NOT_FOUND" else None
     sources: Any = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # type: ignore[union-attr]
     state: Any = spark._jsparkSession.sessionState()
-    try:
+    with suppress(Exception):  # no source has this name; those of Python are found so in some threads alone
         if sources.lookupDataSource("arrowipc", state.conf()).getName().startswith("org.arrowipc."):
             return "jvm"
-    except Exception:  # no source has this name; those of Python are known here to some threads alone
-        log.debug("no file format is called arrowipc", exc_info=True)
     return "python" if state.dataSourceManager().dataSourceExists("arrowipc") else None
 
 

@@ -56,11 +56,8 @@ class ArrowIpcReader(Shipped, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Share the files that are there out among tasks; none of them is opened."""
-        return self.partitions_of(self._options.files())
-
-    def partitions_of(self, files: list[FoundFile]) -> list[InputPartition]:
-        """Share some files out among tasks."""
-        return [InputPartition(some) for some in grouped(files, self._options.given["maxPartitionBytes"])]
+        tasks = grouped(self._options.files(), self._options.given["maxPartitionBytes"])
+        return [InputPartition(files) for files in tasks]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Read one partition as batches that have exactly the schema."""
