@@ -5,7 +5,8 @@ one or ten columns kept beside it. The column is in Spark's cache; two tasks at 
 send rows back to a sink that drops them. pyarrow opens each cell as a stream and joins the tables; arrowipc is
 ``decode_payload_batches`` in ``mapInArrow``, or ``decode_payloads`` and the column function ``from_arrow``, which the
 session's jar runs in the JVM, and Python with ``engine="python"``; no decode sends the same number of rows, made once,
-again and again: the ceiling for any decoder in Python. Needs PySpark and Java.
+again and again: the ceiling for any decoder in Python. To encode, arrays of the same rows are in the cache; arrowipc is
+``to_arrow``, in the JVM and in Python. Needs PySpark and Java.
 """
 
 import sys
@@ -152,3 +153,21 @@ def test_functions(spark: Any, function: str, kept: int, rows: int) -> tuple[Run
     runs = runs_of(spark, count, rows, kept)
     ours = {"arrowipc": runs[f"{function} jvm"], "arrowipc in Python": runs[f"{function} python"]}
     return {"no decode": runs["no decode"], **ours, "pyarrow": runs["pyarrow"]}, count
+
+
+@question("Spark: `to_arrow`", "arrowipc, arrowipc in Python", unit="payload", baseline="arrowipc in Python")
+@pytest.mark.parametrize("rows", [1, 10, 100, 1000])
+def test_encoding(spark: Any, rows: int) -> Iterator[tuple[Runs, int]]:
+    from arrowipc.spark import from_arrow, to_arrow
+
+    count = min(size(1_000_000, 1_000) // rows, size(40_000, 50))
+    arrays = cached(spark, count, rows)[0].select(from_arrow("payload", DDL).alias("rows")).cache()
+    assert arrays.count() == count
+
+    def run(engine: Any) -> int:
+        payloads = arrays.select(to_arrow("rows", engine=engine))
+        payloads.write.format("noop").mode("overwrite").save()
+        return count
+
+    yield {"arrowipc": partial(run, "jvm"), "arrowipc in Python": partial(run, "python")}, count
+    arrays.unpersist()
