@@ -37,7 +37,7 @@ COMMANDS = {
     "jar": ("-m", "arrowipc.spark.jar", "--to", JAR),
 }
 #: Seconds for the tests of one fault, and for a build; all that takes longer hangs.
-LONGEST_TESTS, LONGEST_BUILD = 300, 1800
+LONGEST_TESTS, LONGEST_BUILD = 600, 1800
 #: What pytest says by its exit status; a negative one is the signal that ended it.
 PASSED, FAILED = 0, 1
 

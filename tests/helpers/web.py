@@ -75,6 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
             start, end = int(asked[1]), min(int(asked[2]) + 1, len(data))
         else:
             start, end = max(len(data) - int(asked[2]), 0), len(data)
+        if web.fault == "shifted" and start:
+            start, end = start - 8, end - 8
         part = data[start : end - 3] if web.fault == "short" and start else data[start:end]
         place = f"bytes {start}-{start + len(part) - 1}/{len(data)}"
         return self._end(206, part, {"Content-Range": place, **etag}, (start, end))
@@ -129,7 +131,7 @@ class Web:
         self.lock = threading.Lock()
         # How it misbehaves: "no ranges", "says no ranges", "cut" (an answer ends before its Content-Length), "short" (a
         # range is answered with less), "no length" (neither ranges nor a Content-Length), "drops HEAD" (it hangs up),
-        # "broken" (status 500), "no ends" (of ranges that count from the end, status 501).
+        # "broken" (status 500), "no ends" (of ranges that count from the end, status 501), "shifted" (another range).
         self.fault = ""
         self._server = _Server(("127.0.0.1", 0), type("Handler", (self.handler,), {"web": self}))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
