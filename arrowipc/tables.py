@@ -16,6 +16,7 @@ from arrowipc.columns.record_batch import (
     batch_of,
     batches_to_pydict,
     concat_batches,
+    find_other_schema,
     names_columns,
     same_rows,
     select_each,
@@ -352,8 +353,9 @@ class Table(Tabular):
         batches = items_of("Table: batches", batches)
         for position, batch in enumerate(batches):
             instance_of(f"Table: batch {position}", batch, RecordBatch)
-            if batch.schema is not schema and not schema.equals(batch.schema):
-                raise UsageError(f"Table: batch {position} {difference(schema, batch.schema)}")
+        other = find_other_schema(schema, batches)
+        if other >= 0:
+            raise UsageError(f"Table: batch {other} {difference(schema, batches[other].schema)}")
         return cls._known(schema, batches)
 
     @classmethod

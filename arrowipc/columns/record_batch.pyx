@@ -28,7 +28,7 @@ from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData,
     Node, PlanData, place_field,
 )
-from arrowipc.metadata.schema_reader cimport column_named, plan_schema, project, python_plan
+from arrowipc.metadata.schema_reader cimport column_named, plan_schema, plans_equal, project, python_plan
 
 from arrowipc.columns.array import is_conditions, is_mask, mask_of
 from arrowipc.columns.tabular import Tabular
@@ -262,8 +262,9 @@ cdef class RecordBatch(Columns, Tabular):
         batch = other
         if self.d.length != batch.d.length or self.d.plan.n_columns != batch.d.plan.n_columns:
             return False
-        if self.plan is not batch.plan and not self.schema.equals(batch.schema, check_metadata):
-            return False
+        if self.plan is not batch.plan and (check_metadata or not plans_equal(self.plan, batch.plan)):
+            if not self.schema.equals(batch.schema, check_metadata):
+                return False
         return same_rows(self, batch, nan_equal)
 
     def __eq__(self, other):
@@ -416,6 +417,18 @@ def same_rows(RecordBatch batch not None, RecordBatch other not None, bint nan_e
                            nan_equal):
             return False
     return True
+
+
+def find_other_schema(schema, list batches):
+    """Return the position of the first batch whose schema is not equal to `schema`; -1: there is none."""
+    cdef Plan known = None      # of a batch whose schema is equal
+    cdef RecordBatch batch
+    for i, batch in enumerate(batches):
+        if known is None or not plans_equal(known, batch.plan):
+            if not schema.equals(plan_schema(batch.plan)):
+                return i
+            known = batch.plan
+    return -1
 
 
 def names_columns(items):
@@ -841,23 +854,23 @@ def concat_batches(batches):
     {'x': [1, 2, 3]}
     """
     cdef list pieces = []
-    cdef RecordBatch batch, first = None, out
+    cdef RecordBatch first, out
     for i, each in enumerate(items_of("batches", batches)):
         try:
-            batch = as_batch(each)
+            pieces.append(as_batch(each))
         except UsageError as error:
             raise UsageError(f"concat_batches: item {i}: {error}") from None
-        first = batch if first is None else first
-        if batch.plan is not first.plan and not first.schema.equals(batch.schema):
-            from arrowipc.schemas import difference
-
-            raise UsageError(f"concat_batches: batch {i} has another schema than batch 0: it "
-                             f"{difference(first.schema, batch.schema)}")
-        pieces.append(batch)
-    if first is None:
+    if not pieces:
         raise UsageError("concat_batches: expected one batch at least, found none")
+    first = pieces[0]
     if len(pieces) == 1:
         return first
+    other = find_other_schema(plan_schema(first.plan), pieces)
+    if other >= 0:
+        from arrowipc.schemas import difference
+
+        raise UsageError(f"concat_batches: batch {other} has another schema than batch 0: it "
+                         f"{difference(first.schema, pieces[other].schema)}")
     out = RecordBatch.__new__(RecordBatch)
     concat_into(out, tuple(pieces))
     return out

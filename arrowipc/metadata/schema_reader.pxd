@@ -33,4 +33,6 @@ cdef int32_t column_named(Plan plan, object name) except -1
 # Whether a Schema table, which nobody has verified, describes the very fields of a plan of a whole schema, in the
 # same byte order; then `read_plan` would accept it too. Metadata and features are not looked at.
 cdef bint schemas_equal(const Table* schema, Plan plan) noexcept nogil
+# The same of two plans. False also where only Python's schemas tell: of projected plans, and where dictionaries have
+# other ids.
 cdef bint plans_equal(Plan a, Plan b) noexcept nogil

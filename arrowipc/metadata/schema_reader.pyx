@@ -1010,7 +1010,9 @@ cdef bint schemas_equal(const Table* schema, Plan plan) noexcept nogil:
 
 
 cdef bint plans_equal(Plan a, Plan b) noexcept nogil:
-    """The same for the schema of another plan."""
     cdef Table schema
-    return (a.schema_table != 0 and a.d.keep_stored == b.d.keep_stored
+    if a is b:
+        return True
+    # The metadata of a projected plan describe more fields than it has.
+    return (a.d.whole and b.d.whole and a.schema_table != 0 and a.d.keep_stored == b.d.keep_stored
             and fb_table_at(a.metadata, a.metadata_size, a.schema_table, &schema) > 0 and schemas_equal(&schema, b))

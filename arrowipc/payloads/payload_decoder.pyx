@@ -596,7 +596,7 @@ cdef class PayloadDecoder:
         """The mapping of a schema to the output, which takes its own from the first payload if none was given."""
         cdef SchemaMapping mapping
         for mapping in self.mappings:
-            if mapping.whole is whole or plans_equal(whole, mapping.whole):
+            if plans_equal(whole, mapping.whole):
                 self.mapping = mapping
                 return mapping
         if self.out is None:

@@ -410,7 +410,7 @@ cdef SchemaMapping new_mapping(Plan whole, Plan out):
 cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict):
     cdef SchemaMapping mapping = new_mapping(whole, out)
     cdef int32_t i
-    if not (whole is out or (whole.d.whole and out.d.whole and plans_equal(whole, out))):
+    if not plans_equal(whole, out):
         return match(mapping, strict)
     # Few payloads at a time would wait longer for the comparison than for their rows.
     mapping.plan = whole

@@ -348,6 +348,42 @@ def test_other_types_and_other_things_are_refused() -> None:
     assert concat_batches([ints]) is ints
 
 
+SCHEMAS = {
+    "name": pa.schema([("b", pa.int64())]),
+    "type": pa.schema([("a", pa.uint64())]),
+    "unit": pa.schema([("a", pa.timestamp("us"))]),
+    "zone": pa.schema([("a", pa.timestamp("s", "UTC"))]),
+    "nullable": pa.schema([pa.field("a", pa.int64(), nullable=False)]),
+    "more": pa.schema([("a", pa.int64()), ("b", pa.int64())]),
+    "below": pa.schema([("a", pa.struct([("c", pa.int64())]))]),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_batches_of_schemas_read_one_by_one_go_together_if_these_are_equal(name: str) -> None:
+    def of(schema: pa.Schema, metadata: str) -> Any:
+        arrays = [pa.array([], one.type) for one in schema]
+        return read([pa.record_batch(arrays, schema=schema.with_metadata({"k": metadata}))])[0]
+
+    like = {"below": pa.struct([("d", pa.int64())]), "unit": pa.timestamp("s"), "zone": pa.timestamp("s")}
+    first = pa.schema([("a", like.get(name, pa.int64()))])
+    equal = [of(first, str(number)) for number in range(3)]
+    other = of(SCHEMAS[name], "3")
+    whole = of(first.append(pa.field("z", pa.int8())), "4")
+    part = whole.select(["a"])
+    assert concat_batches([*equal, part]).num_rows == ipc.Table.from_batches([*equal, part]).num_rows == 0
+    assert equal[0].equals(equal[1])
+    assert not equal[0].equals(equal[1], check_metadata=True)
+    assert not equal[0].equals(other)
+    with pytest.raises(UsageError, match="batch 4 has another schema than batch 0"):
+        concat_batches([*equal, part, other])
+    with pytest.raises(UsageError, match="Table: batch 4 has"):
+        ipc.Table.from_batches([*equal, part, other])
+    for others in ([part, other], [part, whole], [part, whole.select(["z"])]):
+        with pytest.raises(UsageError, match="batch 1 has another schema than batch 0"):
+            concat_batches(others)
+
+
 def test_offsets_in_foreign_byte_order_are_refused() -> None:
     def parts(kind: Table, *buffers: bytes) -> list[Any]:
         data = stream(schema(field("x", kind), endianness=1), batch(1, [(1, 0)], [b"", *buffers]))
