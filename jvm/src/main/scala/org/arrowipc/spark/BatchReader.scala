@@ -55,12 +55,12 @@ private[spark] final class BatchReader(
     }
 
   private def batchOf(columns: Array[Column], rows: Int): ColumnarBatch = {
-    if (most < Long.MaxValue) {
+    if (most < Long.MaxValue && (projection.expands || rows > FLAT_ROWS)) {
       val more = Expansion.bytes(columns, rows)
       Limit.unless(more <= most - copied, "its rows take more than %d bytes in Spark", most)
       copied += more
     }
-    new ColumnarBatch(projection.vectors(columns, rows).toArray[ColumnVector], rows)
+    new ColumnarBatch(projection.vectors(columns, rows), rows)
   }
 
   override def close(): Unit = dictionaries.close()
@@ -98,6 +98,8 @@ private[spark] final class BatchReader(
 private[spark] object BatchReader {
   /** Ranges that lie closer together are read as one: seeking costs more than reading that much. */
   private final val GAP = 1L << 16
+  /** So many rows of plain columns take little more than 64 times the bytes of their message, which bits do. */
+  private final val FLAT_ROWS = 1 << 16
 
   /** Bytes of a body that are read at once, and where in memory they come to lie. */
   private final class Range(val start: Long, val place: Long) {

@@ -18,8 +18,8 @@ private[spark] final class Body(plan: Plan.Whole, message: Message, header: Reco
   checkCounts()
   /** The columns without the addresses of their buffers; null for those that are not wanted. */
   val columns: Array[Column] = columnsOf(plan.columns)
-  Limit.unless(sum <= message.bodyLength || sum - message.bodyLength <= ReadOptions.OVERLAP_BYTES,
-    "buffers of %d bytes share a body of %d", sum, message.bodyLength)
+  if (sum > message.bodyLength && sum - message.bodyLength > ReadOptions.OVERLAP_BYTES) throw new Limit(
+    s"buffers of $sum bytes share a body of ${message.bodyLength}")
 
   /** What compresses the buffers; -1: nothing. */
   def codec: Int =
@@ -38,7 +38,7 @@ private[spark] final class Body(plan: Plan.Whole, message: Message, header: Reco
   private def checkCounts(): Unit = {
     val views = before.length - 1
     val all = plan.total
-    Format.unless(views == all.views, "a batch has %d variadic buffer counts, expected %d", views, all.views)
+    if (views != all.views) throw new Format(s"a batch has $views variadic buffer counts, expected ${all.views}")
     for (i <- 0 until views) {
       val count = header.variadicBufferCounts(i)
       Format.unless(0 <= count && count <= header.buffersLength - before(i),
@@ -46,9 +46,9 @@ private[spark] final class Body(plan: Plan.Whole, message: Message, header: Reco
       before(i + 1) = before(i) + count
     }
     val buffers = all.buffers + before(views) + (if (old) all.unions else 0)
-    Format.unless(header.nodesLength == all.nodes && header.buffersLength == buffers,
-      "a batch has %d nodes and %d buffers, and its schema asks for %d and %d",
-      header.nodesLength, header.buffersLength, all.nodes, buffers)
+    if (header.nodesLength != all.nodes || header.buffersLength != buffers) throw new Format(
+      s"a batch has ${header.nodesLength} nodes and ${header.buffersLength} buffers, and its schema asks for " +
+        s"${all.nodes} and $buffers")
   }
 
   private def columnsOf(plans: collection.Seq[Plan]): Array[Column] = {

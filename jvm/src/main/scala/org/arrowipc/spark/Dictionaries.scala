@@ -78,7 +78,7 @@ private[spark] final class Dictionaries(file: IpcFile, allocator: BufferAllocato
     replaced.clear()
   }
 
-  override def close(): Unit = {
+  override def close(): Unit = if (dictionaries.nonEmpty || replaced.nonEmpty) {
     replaced ++= dictionaries.values
     dictionaries.clear()
     release()

@@ -86,19 +86,20 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
   /** Take the message at a place of the stream; where the next one is, or the stream's end. */
   private def step(at: Long): Long = {
     var head = source.read(at, math.min(Head, source.size - at).toInt).order(LITTLE_ENDIAN)
-    Format.unless(head.remaining >= 4, "the stream is cut short at byte %d", at)
+    def short = new Format(s"the stream is cut short at byte $at")
+    if (head.remaining < 4) throw short
     val prefix = prefixOf(head)
-    Format.unless(head.remaining >= prefix, "the stream is cut short at byte %d", at)
+    if (head.remaining < prefix) throw short
     val length = head.getInt(prefix - 4)
     if (length == 0) return source.size
-    Format.unless(0 <= length && length <= source.size - at - prefix,
-      "not an Arrow stream, or cut short: %d bytes of metadata at byte %d of %d", length, at, source.size)
-    Limit.unless(length <= ReadOptions.METADATA_BYTES, "%d bytes of metadata at byte %d", length, at)
+    if (length < 0 || length > source.size - at - prefix) throw new Format(
+      s"not an Arrow stream, or cut short: $length bytes of metadata at byte $at of ${source.size}")
+    if (length > ReadOptions.METADATA_BYTES) throw new Limit(s"$length bytes of metadata at byte $at")
     if (length > head.remaining - prefix) head = source.read(at, prefix + length)
     val message = Metadata.message(head.slice(prefix, length))
     val room = source.size - at - prefix - length
-    Format.unless(message.bodyLength <= room, "the stream is cut short: a message at byte %d has a body of %d bytes,"
-      + " and %d are left", at, message.bodyLength, room)
+    if (message.bodyLength > room) throw new Format(s"the stream is cut short: a message at byte $at has a body of " +
+      s"${message.bodyLength} bytes, and $room are left")
     // What is in memory anyway need not be looked at twice.
     take(message, new Block(at, prefix + length, message.bodyLength, if (source.address == 0) null else message))
     at + prefix + length + message.bodyLength
@@ -107,8 +108,8 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
   private def take(message: flatbuf.Message, block: Block): Unit = {
     val kind = message.headerType
     // Of messages without their schema that is known beforehand.
-    Format.unless(if (kind == MessageHeader.Schema) block.offset == 0 else found != null,
-      "expected one Schema message, at the start of the stream; found a message of kind %d", kind)
+    if (if (kind == MessageHeader.Schema) block.offset > 0 else found == null) throw new Format(
+      s"expected one Schema message, at the start of the stream; found a message of kind $kind")
     if (kind == MessageHeader.Schema) {
       found = Metadata.schema(IpcFile.header(message, kind, new flatbuf.Schema))
       behind = block.offset + block.metadataLength + block.bodyLength
@@ -192,8 +193,8 @@ object IpcFile {
   }
 
   private def header[T <: Table](message: flatbuf.Message, kind: Byte, into: T): T = {
-    Format.unless(message.headerType == kind,
-      "expected a %s message, found kind %d", MessageHeader.name(kind), message.headerType)
+    if (message.headerType != kind) throw new Format(
+      s"expected a ${MessageHeader.name(kind)} message, found kind ${message.headerType}")
     message.header(into).asInstanceOf[T]
   }
 
@@ -210,8 +211,9 @@ object IpcFile {
   /** The rows that a header states, within the limit. */
   private[spark] def length(batch: flatbuf.RecordBatch): Long = {
     val length = batch.length
-    Format.unless(length >= 0, "a batch states %d rows", length)
-    Limit.unless(length <= ReadOptions.ROWS_PER_BATCH, "a batch states %d rows", length)
+    def words = s"a batch states $length rows"
+    if (length < 0) throw new Format(words)
+    if (length > ReadOptions.ROWS_PER_BATCH) throw new Limit(words)
     length
   }
 }

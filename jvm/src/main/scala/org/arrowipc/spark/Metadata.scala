@@ -30,9 +30,9 @@ private[spark] object Metadata {
   def message(bytes: ByteBuffer): flatbuf.Message = {
     Verifier.message(bytes)
     val message = flatbuf.Message.getRootAsMessage(bytes)
-    Format.unless(message.bodyLength >= 0 && (message.version == 3 || message.version == 4),
-      "expected a message of version V4 or V5, found a body of %d bytes and metadata version %d",
-      message.bodyLength, message.version)
+    if (message.bodyLength < 0 || message.version < 3 || message.version > 4) throw new Format(
+      s"expected a message of version V4 or V5, found a body of ${message.bodyLength} bytes and metadata version " +
+        message.version)
     message
   }
 

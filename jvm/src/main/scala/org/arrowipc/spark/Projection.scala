@@ -2,6 +2,7 @@ package org.arrowipc.spark
 
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.vectorized.ColumnVector
 import org.arrowipc.spark.vectors.{Converters, Vector, Vectors}
 
 /**
@@ -28,11 +29,20 @@ private[spark] final class Projection(schema: Schema, wanted: StructType, option
   /** Whether any column of the data is among those wanted. */
   val isFound: Boolean = whole.columns.exists(_.wanted)
 
+  /** Whether rows may take many times the bytes of their message: values are shared, or lie in others. */
+  val expands: Boolean = whole.columns.exists { column =>
+    column.wanted && (column.children.nonEmpty || Expansion.multiplies(column, inList = true))
+  }
+
   /** The vectors of all fields, whose values Spark can hold; there are no columns where none `isFound`. */
-  def vectors(columns: Array[Column], rows: Int): Array[Vector] = Array.tabulate(fields.length) { i =>
-    val vector = makers(i)(columns, rows)
-    vector.check(0, rows)
-    if (!fields(i).nullable) Vectors.refuseNulls(vector, 0, rows, fields(i).name)
-    vector
+  def vectors(columns: Array[Column], rows: Int): Array[ColumnVector] = {
+    val vectors = new Array[ColumnVector](fields.length)
+    for (i <- vectors.indices) {
+      val vector = makers(i)(columns, rows)
+      vector.check(0, rows)
+      if (!fields(i).nullable) Vectors.refuseNulls(vector, 0, rows, fields(i).name)
+      vectors(i) = vector
+    }
+    vectors
   }
 }

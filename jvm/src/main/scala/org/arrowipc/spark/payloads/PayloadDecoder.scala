@@ -23,6 +23,7 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
   private val slabs = new Slabs(allocator)
   private val decoder = new MessageDecoder(options.read)
   private var reader: BatchReader = _
+  private val found = new Vectors.Rows(whole)
   /** Of the schemas that cells began with, the last first. */
   private val known = new ArrayBuffer[Known]
   private val given: Known = if (options.schema.isEmpty) null else {
@@ -40,7 +41,9 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
     // Spark's generated code copies all rows of a cell before it hands on the first.
     val most = if (options.read.validate) COPIED_BYTES + COPIED_TIMES * source.size else Long.MaxValue
     reader = new BatchReader(file, projection, decoder, slabs, allocator, most)
-    joined(Array.tabulate(file.batches.length)(reader.keep))
+    val batches = new Array[ColumnarBatch](file.batches.length)
+    for (i <- batches.indices) batches(i) = reader.keep(i)
+    joined(batches)
   }
 
   private def open(cell: Array[Byte], from: Int, source: Source): (IpcFile, Projection) = {
@@ -79,14 +82,17 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
   }
 
   private def joined(batches: Array[ColumnarBatch]): ColumnarArray = {
-    val rows = batches.foldLeft(0L)(_ + _.numRows)
-    Limit.unless(rows <= Int.MaxValue, "a payload of %d rows", rows)
-    val members = Array.tabulate[Vector](whole.length) { i =>
-      if (i == fields.length || batches.isEmpty) new Vectors.Nulls(whole(i).dataType, rows)
-      else if (batches.length == 1) batches(0).column(i).asInstanceOf[Vector]
-      else new Vectors.Joined(whole(i).dataType, batches.map(_.column(i).asInstanceOf[Vector]), rows)
+    var rows = 0L
+    for (batch <- batches) rows += batch.numRows
+    if (rows > Int.MaxValue) throw new Limit(s"a payload of $rows rows")
+    found.members = new Array(whole.length)
+    for (i <- found.members.indices) {
+      found.members(i) =
+        if (i == fields.length || batches.isEmpty) new Vectors.Nulls(whole(i).dataType, rows)
+        else if (batches.length == 1) batches(0).column(i).asInstanceOf[Vector]
+        else new Vectors.Joined(whole(i).dataType, batches.map(_.column(i).asInstanceOf[Vector]), rows)
     }
-    new ColumnarArray(new Vectors.Members(whole, rows, members), 0, rows.toInt)
+    new ColumnarArray(found, 0, rows.toInt)
   }
 
   private def release(): Unit = {

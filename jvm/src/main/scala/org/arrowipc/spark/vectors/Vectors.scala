@@ -160,6 +160,14 @@ private[spark] object Vectors {
     override def check(from: Int, to: Int): Unit = members.foreach(_.check(from, to))
   }
 
+  /** Rows of which others take the place, as Spark looks through a type each time that a vector of it is made. */
+  final class Rows(target: StructType) extends Vector(target, 0) {
+    var members: Array[Vector] = Array.empty
+
+    override def isNullAt(row: Int): Boolean = false
+    override def getChild(ordinal: Int): ColumnVector = members(ordinal)
+  }
+
   /** Nothing but nulls: of the null type, or a column that the file has not. */
   final class Nulls(target: DataType, rows: Long) extends Vector(target, rows) {
     override def isNullAt(row: Int): Boolean = true
