@@ -21,7 +21,7 @@ from arrowipc.columns.builder cimport SnapshotOwner
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, concat_into
-from arrowipc.inline.bits cimport SLACK, append_bits, largest, store_int
+from arrowipc.inline.bits cimport SLACK, append_bits, largest, ones, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport FAULT_FULL, Fault, fail
 from arrowipc.inline.gather cimport (
@@ -58,6 +58,8 @@ cdef enum:
     INDICES_AT_ONCE = 1 << 10   # indices that are looked at together
     DENSE = 20                  # per cent of rows from which on all are looked at, not only those that are taken
     SMALL = 1 << 12             # bytes of a buffer that shares its block with others
+
+cdef uint64_t ALL_ONES = ~<uint64_t> 0
 
 
 # -- rows, field by field ------------------------------------------------------------------------------------
@@ -1057,13 +1059,12 @@ cdef RecordBatch with_nulls(RecordBatch taken, Memory positions):
     return out
 
 
-cdef Memory mask_bits(Array array, int64_t rows, Rows* kept):
-    """A bit for each row, on where a mask is true and not null; `kept`: how many are on, and how many runs they are."""
+cdef Memory mask_bits(Array array, int64_t rows):
+    """A bit for each row, on where a mask is true and not null."""
     cdef const ColumnsData* d = &array.columns.d
     cdef const FieldPlan* field = &d.plan.fields[array.index]
     cdef const uint8_t* valid = validity(d, array.index)
     cdef int64_t size = round_up(bitmap_bytes(rows), 8), i
-    cdef uint64_t word, before = 0
     cdef loose_u64* words
     cdef Memory out, known
     if field.layout != LAYOUT_BOOL:
@@ -1071,40 +1072,71 @@ cdef Memory mask_bits(Array array, int64_t rows, Rows* kept):
     if array.length != rows:
         raise UsageError(f"the mask has {array.length:,} elements, expected {rows:,}, one for each row")
     out, known = Memory(size + SLACK), Memory(size + SLACK if valid != NULL else 0)
-    words = <loose_u64*> out.data
-    memset(out.data, 0, size)
+    out.size, words = size, <loose_u64*> out.data
     append_bits(out.data, 0, d.extents[field.first_buffer + 1].data, array.offset, rows)
     if valid != NULL:
         append_bits(known.data, 0, valid, array.offset, rows)
-    kept[0] = Rows(NULL, NULL, 0, NULL, 0)
-    for i in range(size // 8):
-        word = words[i] & (<loose_u64*> known.data)[i] if valid != NULL else words[i]
-        words[i] = word
-        kept.count += popcount64(word)
-        kept.n_runs += popcount64(word & ~(word << 1 | before))
+        for i in range(size // 8):
+            words[i] &= (<const loose_u64*> known.data)[i]
+    return out
+
+
+cdef Rows marked(Memory marks, int64_t rows) except *:
+    """How many of some rows are marked, and how many runs they are; bits behind the last row are turned off."""
+    cdef loose_u64* words = <loose_u64*> marks.data
+    cdef Rows kept = Rows(NULL, NULL, 0, NULL, 0)
+    cdef uint64_t word, before = 0
+    cdef int64_t i
+    if not 0 <= rows <= 64 * (marks.size >> 3):
+        raise UsageError(f"expected marks of {rows:,} rows, found those of {8 * marks.size:,}")
+    if rows & 63:
+        words[rows >> 6] &= ones(rows & 63)
+    for i in range((rows + 63) >> 6):
+        word = words[i]
+        if word == 0 or (before and word == ALL_ONES):
+            kept.count += 64 if word else 0
+        else:
+            kept.count += popcount64(word)
+            kept.n_runs += popcount64(word & ~(word << 1 | before))
         before = word >> 63
+    return kept
+
+
+def marked_rows(Memory marks not None, int64_t rows):
+    """Return the numbers of the rows that are marked: a bit for each row, in words."""
+    cdef Rows kept = marked(marks, rows)
+    cdef Memory out = Memory(8 * kept.count)
+    number_bits(<int64_t*> out.data, <const loose_u64*> marks.data, rows)
+    out.size = 8 * kept.count
     return out
 
 
 def selected_rows(Array array not None, int64_t rows):
     """Return the numbers of those of some rows where a mask is true, and not null."""
-    cdef Rows kept
-    cdef Memory bits = mask_bits(array, rows, &kept), out = Memory(8 * kept.count)
-    number_bits(<int64_t*> out.data, <const loose_u64*> bits.data, rows)
-    out.size = 8 * kept.count
-    return out
+    return marked_rows(mask_bits(array, rows), rows)
 
 
 def keep_rows(RecordBatch source not None, Array mask not None):
-    """See `RecordBatch.filter`: the rows where a mask is true, by the runs that they are if these are worth it."""
-    cdef Rows rows
+    """See `RecordBatch.filter`: the rows where a mask is true."""
+    return keep_marked(source, mask_bits(mask, source.d.length), False)
+
+
+def keep_marked(RecordBatch source not None, Memory marks not None, bint may_share):
+    """Return the rows that are marked, by the runs that they are if these are worth it.
+
+    `may_share`: if these are all rows, the batch itself is returned.
+    """
+    cdef Rows rows = marked(marks, source.d.length)
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
-    cdef Memory bits = mask_bits(mask, source.d.length, &rows), held = Memory()
-    cdef const loose_u64* words = <const loose_u64*> bits.data
+    cdef Memory held = Memory()
+    cdef const loose_u64* words = <const loose_u64*> marks.data
     cdef Taker taker
+    if may_share and rows.count == source.d.length:
+        return source
     check_native(source, "taking rows")
     taker = new_taker(out, [source], False)
-    if rows.count >= DENSE * source.d.length // 100:
+    # To look at all rows costs less than to look up many of them, and more than to copy long runs.
+    if rows.count >= DENSE * source.d.length // 100 and rows.count < LONG * rows.n_runs:
         taker.mask = words
     if rows.count >= SHORT * rows.n_runs:
         held.reserve(rows.n_runs * sizeof(Run))

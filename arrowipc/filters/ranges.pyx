@@ -3,6 +3,8 @@
 Numbers, times and booleans are compared as integers that have the same order, made a block at a time; text and binary
 as bytes. Floats have one order: NaN equals NaN and is above all others, and the two zeros are equal. A null lies in no
 range, and not outside of any.
+
+Marks are bits in words of 64, of which those behind the last element mean nothing.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -12,17 +14,19 @@ from libc.string cimport memcmp, memset
 from arrowipc._core cimport Memory, raise_fault
 from arrowipc.columns.array cimport Array, dictionary_array
 from arrowipc.columns.elements cimport check_native
-from arrowipc.inline.bits cimport load_int
+from arrowipc.inline.bits cimport SLACK, append_ones, load_bits, load_int
 from arrowipc.inline.element cimport find_run, float_key, index_at, load_unsigned, next_run, validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval
-from arrowipc.inline.loads cimport get_bit
+from arrowipc.inline.loads cimport bitmap_bytes, get_bit, loose_i64, loose_u64, round_up, set_bit
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32,
     LAYOUT_VIEW, ColumnsData, FieldPlan,
 )
 
 from decimal import Context
+
+from arrowipc.errors import UsageError
 
 cdef object EXACT = Context(prec=80)    # 256 bits have at most 78 digits
 
@@ -79,24 +83,38 @@ cdef inline bint holds(const Ranges* ranges, int64_t key) noexcept nogil:
     return low > 0 and key <= ranges.highs[low - 1]
 
 
-cdef void mark_numbers(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count,
+cdef inline uint64_t marks_of_keys(const loose_i64* keys, int64_t count, const Ranges* ranges) noexcept nogil:
+    """A bit for each of up to 64 keys, on for those that lie in one of the ranges."""
+    cdef uint64_t low = <uint64_t> ranges.lows[0], size = <uint64_t> ranges.highs[0] - low, marks = 0
+    cdef int64_t i
+    if ranges.count == 1:
+        for i in range(count):
+            # One comparison for both ends: below the first one the difference wraps.
+            marks = marks >> 1 | <uint64_t> (<uint64_t> keys[i] - low <= size) << 63
+    else:
+        for i in range(count):
+            marks = marks >> 1 | <uint64_t> holds(ranges, keys[i]) << 63
+    return marks >> (64 - count)
+
+
+cdef void mark_numbers(loose_u64* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count,
                        const Ranges* ranges) noexcept nogil:
-    cdef int64_t[BLOCK] keys
-    cdef int64_t first, n, i, low, high
-    if ranges.count == 0:
-        memset(out, 0, count)
-        return
-    low, high = ranges.lows[0], ranges.highs[0]
-    first = 0
+    """Set the bits of the numbers that lie in one of the ranges, one at least."""
+    cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const loose_i64* values = (<const loose_i64*> d.extents[field.first_buffer + 1].data) + at
+    cdef bint are_keys = (field.layout == LAYOUT_FIXED and field.width == 8 and field.type != Type_FloatingPoint
+                          and (field.type != Type_Int or field.flags & FIELD_SIGNED))
+    cdef int64_t[BLOCK] made
+    cdef const loose_i64* keys = <const loose_i64*> made
+    cdef int64_t first = 0, n, k
     while first < count:
         n = min(<int64_t> BLOCK, count - first)
-        make_keys(keys, d, f, at + first, n)
-        if ranges.count == 1:
-            for i in range(n):
-                out[first + i] = (keys[i] >= low) & (keys[i] <= high)
+        if are_keys:
+            keys = values + first
         else:
-            for i in range(n):
-                out[first + i] = holds(ranges, keys[i])
+            make_keys(made, d, f, at + first, n)
+        for k in range(0, n, 64):
+            out[(first + k) >> 6] = marks_of_keys(keys + k, min(<int64_t> 64, n - k), ranges)
         first += n
 
 
@@ -111,14 +129,13 @@ cdef inline bint below(const uint8_t* data, int64_t size, const Bound* end) noex
 
 cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count, const Bound* starts,
                     const Bound* stops, int64_t n, Fault* fault) noexcept nogil:
-    """Whether each word is in one of `n` ranges, of which `starts` are included and `stops` are not."""
+    """Set the bits of the words that lie in one of `n` ranges, of which `starts` are included and `stops` are not."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* fixed = d.extents[field.first_buffer + 1].data
     cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* data = NULL
     cdef int64_t size = field.width, i, low, high, middle
     for i in range(count):
-        out[i] = 0
         if valid != NULL and not get_bit(valid, at + i):
             continue
         if field.layout == LAYOUT_FIXED:
@@ -132,7 +149,8 @@ cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, i
                 high = middle
             else:
                 low = middle + 1
-        out[i] = low > 0 and below(data, size, &stops[low - 1])
+        if low > 0 and below(data, size, &stops[low - 1]):
+            set_bit(out, i)
     return 0
 
 
@@ -170,59 +188,55 @@ cdef class Marker:
             self.lows, self.highs = integers_of(self.starts), integers_of(self.stops)
 
     def marks(self, Array array not None):
-        """Return bytes, 1 for the elements that are marked and 0 for others; a FormatError if values are broken."""
+        """Return a bit for each element, on for those that are marked; a FormatError if values are broken."""
         cdef const ColumnsData* d = &array.columns.d
         cdef int layout = d.plan.fields[array.index].layout
-        cdef Memory out = Memory(max(array.length, 1))    # memset wants a place, also for no bytes
+        cdef Memory out = new_marks(array.length)
         check_native(array.columns, "a filter")
-        out.size = array.length
         if d.plan.fields[array.index].flags & FIELD_ENCODED:
             self.of_indices(array, out.data)
         elif layout == LAYOUT_RUN_END:
             self.of_runs(array, out.data)
-        elif self.all or layout == LAYOUT_NULL:
-            memset(out.data, layout != LAYOUT_NULL, array.length)
-        else:
-            self.of_values(array, out.data)
-        drop_nulls(out.data, d, array.index, array.offset, array.length)
+        elif self.all and layout != LAYOUT_NULL:
+            append_ones(out.data, 0, array.length)
+        elif layout != LAYOUT_NULL:
+            self.of_values(array, out)
+        drop_nulls(out, array)
         return out
 
-    cdef int of_values(self, Array array, uint8_t* out) except -1:
+    cdef int of_values(self, Array array, Memory out) except -1:
         cdef const ColumnsData* d = &array.columns.d
         cdef const FieldPlan* field = &d.plan.fields[array.index]
         cdef Ranges ranges = Ranges(<const int64_t*> self.lows.data, <const int64_t*> self.highs.data, len(self.starts))
         cdef Fault fault
         cdef int found = 0
-        cdef int64_t i
-        if ranges.count == 0:    # of an empty list of literals, which every type takes
-            memset(out, 0, array.length)
-        elif LAYOUT_VAR32 <= field.layout <= LAYOUT_VIEW or field.type == Type_FixedSizeBinary:
+        # There is none for an empty list of literals, which every type takes.
+        if ranges.count and (LAYOUT_VAR32 <= field.layout <= LAYOUT_VIEW or field.type == Type_FixedSizeBinary):
             with nogil:
-                found = mark_words(out, d, array.index, array.offset, array.length, <const Bound*> self.lows.data,
+                found = mark_words(out.data, d, array.index, array.offset, array.length, <const Bound*> self.lows.data,
                                    <const Bound*> self.highs.data, ranges.count, &fault)
             if found < 0:
                 raise_fault(&fault, array.columns.plan)
-        elif field.layout == LAYOUT_BOOL or (field.layout == LAYOUT_FIXED and field.width <= 8
-                                             and field.type != Type_Interval):
+        elif ranges.count and (field.layout == LAYOUT_BOOL or (field.layout == LAYOUT_FIXED and field.width <= 8
+                                                               and field.type != Type_Interval)):
             with nogil:
-                mark_numbers(out, d, array.index, array.offset, array.length, &ranges)
-        else:
+                mark_numbers(<loose_u64*> out.data, d, array.index, array.offset, array.length, &ranges)
+        elif ranges.count:
             # Decimals of many digits, whose bounds are their unscaled values.
-            self.of_decimals(array, out)
+            self.of_decimals(array, out.data)
         if self.inverted:
-            for i in range(array.length):
-                out[i] ^= 1
+            invert_marks(out)
         return 0
 
     cdef int of_decimals(self, Array array, uint8_t* out) except -1:
         cdef int64_t i
         from bisect import bisect_right
         for i, value in enumerate(array):
-            out[i] = 0
             if value is not None:
                 number = int(value.scaleb(array.type.scale, EXACT))
                 at = bisect_right(self.starts, number)
-                out[i] = at > 0 and number <= self.stops[at - 1]
+                if at > 0 and number <= self.stops[at - 1]:
+                    set_bit(out, i)
         return 0
 
     cdef int of_indices(self, Array array, uint8_t* out) except -1:
@@ -230,16 +244,16 @@ cdef class Marker:
         cdef const ColumnsData* d = &array.columns.d
         cdef const uint8_t* valid = validity(d, array.index)
         cdef Array dictionary = dictionary_array(array.columns, array.index)
-        cdef Memory known = Memory() if dictionary is None else self.marks(dictionary)
-        cdef int64_t i, index
+        cdef Memory known = None if dictionary is None else self.marks(dictionary)
+        cdef int64_t n_values = 0 if dictionary is None else dictionary.length, i, index
         cdef Fault fault
         for i in range(array.length):
-            out[i] = 0
             if valid != NULL and not get_bit(valid, array.offset + i):
                 continue
-            if index_at(d, array.index, array.offset + i, known.size, &index, &fault) < 0:
+            if index_at(d, array.index, array.offset + i, n_values, &index, &fault) < 0:
                 raise_fault(&fault, array.columns.plan)
-            out[i] = known.data[index]
+            if get_bit(known.data, index):
+                set_bit(out, i)
         return 0
 
     cdef int of_runs(self, Array array, uint8_t* out) except -1:
@@ -253,17 +267,34 @@ cdef class Marker:
             if next_run(d, array.index, run, at, &end, &fault) < 0:
                 raise_fault(&fault, array.columns.plan)
             end = min(end, stop)
-            memset(out + (at - array.offset), known.data[run], end - at)
+            if get_bit(known.data, run):
+                append_ones(out, at - array.offset, end - at)
             at, run = end, run + 1
         return 0
 
 
-cdef void drop_nulls(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
-    cdef const uint8_t* valid = validity(d, f)
-    cdef int64_t i
-    if valid != NULL:
-        for i in range(count):
-            out[i] &= get_bit(valid, at + i)
+cdef Memory new_marks(int64_t count):
+    """A bit for each of `count` elements, in words; all are off."""
+    cdef Memory out = Memory(round_up(bitmap_bytes(count), 8) + SLACK)
+    out.size = round_up(bitmap_bytes(count), 8)
+    memset(out.data, 0, out.size + SLACK)
+    return out
+
+
+cdef void drop_nulls(Memory marks, Array array) noexcept:
+    """Take the marks of elements that are null back."""
+    cdef const uint8_t* valid = validity(&array.columns.d, array.index)
+    cdef loose_u64* words = <loose_u64*> marks.data
+    cdef int64_t at, count
+    cdef uint64_t word
+    if valid == NULL:
+        return
+    for at in range(0, array.length, 64):
+        count = min(<int64_t> 64, array.length - at)
+        word = load_bits(valid, array.offset + at, min(<int64_t> 32, count))
+        if count > 32:
+            word |= load_bits(valid, array.offset + at + 32, count - 32) << 32
+        words[at >> 6] &= word
 
 
 cdef Memory integers_of(list bounds):
@@ -277,29 +308,31 @@ cdef Memory integers_of(list bounds):
 
 def members_marked(Array array not None, Memory marks not None):
     """Take the marks back where a struct, whose member they belong to, is null."""
-    drop_nulls(marks.data, &array.columns.d, array.index, array.offset, array.length)
+    if array.length > 64 * (marks.size >> 3):
+        raise UsageError(f"expected marks of {array.length:,} elements, found those of {8 * marks.size:,}")
+    drop_nulls(marks, array)
 
 
-def combined(Memory marks not None, Memory others not None, bint both):
+def combine_marks(Memory marks not None, Memory others not None, bint both):
     """Keep the marks that are in `both`, or in one of them."""
+    cdef loose_u64* words = <loose_u64*> marks.data
+    cdef const loose_u64* more = <const loose_u64*> others.data
     cdef int64_t i
-    for i in range(min(marks.size, others.size)):
-        marks.data[i] = marks.data[i] & others.data[i] if both else marks.data[i] | others.data[i]
+    for i in range(min(marks.size, others.size) >> 3):
+        words[i] = words[i] & more[i] if both else words[i] | more[i]
 
 
-def flipped(Memory marks not None):
-    """Mark what is not marked, and no more what is."""
+def invert_marks(Memory marks not None):
+    """Invert the marks; those behind the last element mean nothing."""
+    cdef loose_u64* words = <loose_u64*> marks.data
     cdef int64_t i
-    for i in range(marks.size):
-        marks.data[i] ^= 1
+    for i in range(marks.size >> 3):
+        words[i] = ~words[i]
 
 
-def rows_marked(Memory marks not None):
-    """Return the numbers of the elements that are marked, as int64."""
-    cdef Memory out = Memory(8 * marks.size)
-    cdef int64_t n = 0, i
-    for i in range(marks.size):
-        (<int64_t*> out.data)[n] = i
-        n += marks.data[i]
-    out.size = 8 * n
+def marks_of_all(int64_t count, bint marked):
+    """Return marks of all of `count` elements, or of none."""
+    cdef Memory out = new_marks(count)
+    if marked:
+        append_ones(out.data, 0, count)
     return out

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
+from arrowipc.columns.take import keep_marked, marked_rows
 from arrowipc.errors import UsageError
 from arrowipc.filters.literals import WORDS, keys_of, ranges_of, stored_type
 from arrowipc.filters.pruning import OPPOSITE, Condition, Pruner, Several, parsed, places_at
-from arrowipc.filters.ranges import Marker, combined, flipped, members_marked, rows_marked
+from arrowipc.filters.ranges import Marker, combine_marks, invert_marks, marks_of_all, members_marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,12 +42,11 @@ class RowFilter:
 
     def rows(self, batch: RecordBatch) -> Any:
         """Return the numbers of the rows that pass, rising: a buffer of int64; a FormatError if values are broken."""
-        return rows_marked(self._test(batch))
+        return marked_rows(self._test(batch), len(batch))
 
     def apply(self, batch: RecordBatch) -> RecordBatch:
         """Return the rows that pass; the batch itself if these are all."""
-        rows = memoryview(self.rows(batch)).cast("q")
-        return batch if len(rows) == len(batch) else batch.take(rows)
+        return keep_marked(batch, self._test(batch), True)
 
     def _compiled(self, part: Condition | Several) -> Callable[[RecordBatch], Marks]:
         if isinstance(part, Condition):
@@ -55,10 +55,10 @@ class RowFilter:
 
         def test(batch: RecordBatch) -> Marks:
             if not tests:
-                return marks_of_all(batch, both)
+                return marks_of_all(len(batch), both)
             marks = tests[0](batch)
             for each in tests[1:]:
-                combined(marks, each(batch), both)
+                combine_marks(marks, each(batch), both)
             return marks
 
         return test
@@ -69,7 +69,7 @@ class RowFilter:
             op, negated = OPPOSITE[op], False
         found = places_at(tuple(self._schema), part.column)
         if len(found) != 1:
-            return lambda batch: marks_of_all(batch, op == "is_null")
+            return lambda batch: marks_of_all(len(batch), op == "is_null")
         places, field = found[0]
         ranges = None  # all that is not null
         if op not in ("is_null", "is_not_null"):
@@ -78,7 +78,7 @@ class RowFilter:
             except (TypeError, ValueError, ArithmeticError) as error:
                 if self._strict:
                     raise UsageError(f"filter: column {part.column!r}: {error}") from None
-                return lambda batch: marks_of_all(batch, False)
+                return lambda batch: marks_of_all(len(batch), False)
         marker = Marker(ranges, (op in ("!=", "not in")) != negated)
 
         def test(batch: RecordBatch) -> Marks:
@@ -90,19 +90,10 @@ class RowFilter:
             for parent in parents:
                 members_marked(parent, marks)
             if op == "is_null":
-                flipped(marks)
+                invert_marks(marks)
             return marks
 
         return test
-
-
-def marks_of_all(batch: RecordBatch, passes: bool) -> Marks:
-    """The marks of rows that pass whatever they hold, or do not."""
-    from arrowipc._core import aligned_buffer
-
-    marks = aligned_buffer(batch.num_rows)
-    memoryview(marks)[:] = bytes([passes]) * batch.num_rows
-    return marks
 
 
 def stored_ranges(kind: at.DataType, op: str, literal: Any) -> list[Range]:

@@ -261,6 +261,25 @@ def test_masks_keep_what_they_are_true_for(name):
                 assert batch[each].num_rows == table[each].num_rows == len(expected)
 
 
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 128, 300])
+def test_masks_and_conditions_keep_long_runs_wherever_words_of_marks_end(rows):
+    numbers = list(range(rows))
+    batch = ipc.RecordBatch.from_pydict(
+        {
+            "number": numbers,
+            "byte": ipc.Array.from_pylist([row % 100 for row in numbers], types.int8()),
+            "flag": [row % 3 == 0 for row in numbers],
+            "text": [str(row) for row in numbers],
+        }
+    )
+    for dropped in ([], [0], [rows - 1], [63], [64], [62, 127], [31, 32, 200], numbers, numbers[1:], numbers[:-1]):
+        kept = [row for row in numbers if row not in dropped]
+        expected = {name: [values[row] for row in kept] for name, values in batch.to_pydict().items()}
+        assert batch.filter([row not in dropped for row in numbers]).to_pydict() == expected, dropped
+        assert batch.filter([("number", "not in", dropped)]).to_pydict() == expected, dropped
+        assert batch.filter([("number", "in", kept)]).to_pydict() == expected, dropped
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_null_indices_give_nulls(name):
     dice = random.Random(name)
