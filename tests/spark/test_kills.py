@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import processes
-from helpers.arrow_columns import file
+from helpers.arrow_columns import file, stream
 from helpers.processes import rounds
 from pyspark.sql import SparkSession
 
@@ -35,8 +35,17 @@ out, jar = sys.argv[1:]
 spark = session("local[2]", jar, Path(out).parent)
 spark.sparkContext.setLogLevel("OFF")
 """
+#: A source with rows of numbers, or with payloads of them.
+SOURCE = """
+source = spark.readStream.format("arrowipc").option("maxFilesPerTrigger", 1)
+frame = source.schema("id long").load(out + "-in")
+"""
+PAYLOADS = """
+from arrowipc.spark import decode_payloads
+source = spark.readStream.format("arrowipc").option("maxFilesPerTrigger", 1)
+frame = decode_payloads(source.schema("payload binary").load(out + "-in"), "payload", "id long", engine="jvm")
+"""
 STREAM = """
-frame = spark.readStream.format("arrowipc").schema("id long").option("maxFilesPerTrigger", 1).load(out + "-in")
 query = frame.writeStream.format("arrowipc").option("maxRecordsPerFile", 5).trigger(availableNow=True)
 assert query.option("checkpointLocation", out + "-checkpoint").start(out).awaitTermination(200)
 """
@@ -81,17 +90,20 @@ def below(path: Path, pattern: str) -> int:
     return sum(1 for _ in path.glob(pattern))
 
 
-def test_a_stream_that_is_killed_again_and_again(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", [SOURCE, PAYLOADS], ids=["rows", "payloads"])
+def test_a_stream_that_is_killed_again_and_again(spark: SparkSession, tmp_path: Path, source: str) -> None:
     """What a reader finds are whole micro-batches, and in the end each row once."""
     batches, size, kills = rounds(4, 160), 20, rounds(1, 50)
     out, log, dice, seen = tmp_path / "out", tmp_path / "out" / "_spark_metadata", random.Random(5), Counter[str]()
     (tmp_path / "out-in").mkdir()
     for number in range(batches):
         rows = pa.record_batch({"id": pa.array(range(number * size, number * size + size), pa.int64())})
+        if source == PAYLOADS:
+            rows = pa.record_batch({"payload": [stream(rows.slice(0, size // 2)), None, stream(rows.slice(size // 2))]})
         (tmp_path / "out-in" / f"{number:04}.arrow").write_bytes(file(rows))
     while seen["kills"] < kills:
         before = {*log.glob("[0-9]*")}
-        if killed(start(STREAM, out), lambda before=before: {*log.glob("[0-9]*")} > before, dice.random()):  # type: ignore[misc]
+        if killed(start(source + STREAM, out), lambda before=before: {*log.glob("[0-9]*")} > before, dice.random()):  # type: ignore[misc]
             break
         seen["kills"] += 1
         found = ids(spark, out) if log.exists() else []
@@ -99,7 +111,7 @@ def test_a_stream_that_is_killed_again_and_again(spark: SparkSession, tmp_path: 
         assert len({*found}) == len(found)
         seen["left"] += below(out, "*.arrow") > len(found) // 5
         seen["batches"] = len(found) // size
-    assert start(STREAM, out).wait(DEADLINE) == 0, (tmp_path / "log").read_text()[-2000:]
+    assert start(source + STREAM, out).wait(DEADLINE) == 0, (tmp_path / "log").read_text()[-2000:]
     print(f"streams: {dict(seen)}")
     assert ids(spark, out) == [*range(batches * size)]
     assert seen["kills"] == kills, "it came to its end too soon: give it more to do"
