@@ -231,3 +231,18 @@ def test_big_cells_and_many_cells_take_the_memory_of_one(spark: SparkSession) ->
     before = peak()
     assert tuple(query.first()) == (30_000_000, 60 * sum(range(500_000)))
     assert peak() - before < 400
+
+
+def test_the_memory_of_a_task_is_given_back(spark: SparkSession, payloads: DataFrame) -> None:
+    """Once it ends, comes to a LIMIT, or fails; closing says what is left, and fails the task."""
+    java: Any = spark._jvm
+    memories = getattr(getattr(java.org.arrowipc.spark.payloads, "FromArrow$"), "MODULE$").memories
+    both = f"SELECT inline(flatten(array({FUNCTION}(q), {FUNCTION}(coalesce(p, q))))) FROM payloads"
+    for query, rows in ((both, 16), (f"{both} LIMIT 1", 1)):
+        assert len(spark.sql(query).collect()) == rows
+        assert memories().isEmpty()
+    with pytest.raises(PySparkException, match="row 0 of partition 0"):
+        spark.sql(
+            "SELECT arrowipc.`nix double`.from_arrow(p), arrowipc.`id bigint`.from_arrow(q) FROM payloads"
+        ).collect()
+    assert memories().isEmpty()

@@ -93,7 +93,7 @@ object ReadOptions {
   val DECOMPRESSED_SLACK: Long = 1L << 30
   val DICTIONARY_BYTES: Long = 2L << 30
   val OVERLAP_BYTES: Long = 64L << 20
-  /** Of a cell of payloads and all that it decompresses to. */
+  /** Of all cells of payloads that a task holds at a time, one for each function, and what they decompress to. */
   val PAYLOAD_BYTES: Long = 4L << 30
 }
 

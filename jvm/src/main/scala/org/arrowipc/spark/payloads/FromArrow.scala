@@ -1,6 +1,8 @@
 package org.arrowipc.spark
 package payloads
 
+import java.util.concurrent.ConcurrentHashMap
+import org.apache.arrow.memory.RootAllocator
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
@@ -50,13 +52,14 @@ private[spark] final class FromArrow(schema: StructType, options: PayloadOptions
   }
 
   /** Outside of tasks, as where Spark folds constants, nothing is kept and the rows are a copy. */
-  private def alone(cell: Array[Byte]): ArrayData = Using.resource(new PayloadDecoder(schema, options)) { decoder =>
+  private def alone(cell: Array[Byte]): ArrayData = Using.Manager { use =>
+    val decoder = use(new PayloadDecoder(schema, options, use(new RootAllocator(ReadOptions.PAYLOAD_BYTES))))
     attempt(s"column '${options.column}'")(decoder.rows(cell)) match {
       case rows: ColumnarArray =>
         UnsafeProjection.create(Array[DataType](resultType))(InternalRow(rows)).getArray(0).copy()
       case other => other
     }
-  }
+  }.get
 
   private def attempt(where: => String)(decode: => ArrayData): ArrayData = try decode catch {
     case error: ArrowIpcException if options.onError == "null" => null
@@ -68,7 +71,8 @@ private[spark] final class FromArrow(schema: StructType, options: PayloadOptions
 
   /** What a task has. */
   private final class Running(val context: TaskContext) {
-    private val decoder = new PayloadDecoder(schema, options)
+    // Before the listener below: what a task registers last is called first when it ends.
+    private val decoder = new PayloadDecoder(schema, options, memoryOf(context))
     private var row = -1L
     context.addTaskCompletionListener[Unit] { _ =>
       running = null
@@ -87,6 +91,22 @@ private[spark] object FromArrow {
   final val NAME = "from_arrow"
   private final val HELP = "; on_error=\"null\" gives null for such payloads, and decode_payloads(on_error=\"skip\") " +
     "leaves them out"
+
+  /** The memory of each task that runs, which all of its functions share. */
+  private[payloads] val memories = new ConcurrentHashMap[Long, RootAllocator]
+
+  private def memoryOf(context: TaskContext): RootAllocator = {
+    val task = context.taskAttemptId()
+    Option(memories.get(task)).getOrElse {
+      val memory = new RootAllocator(ReadOptions.PAYLOAD_BYTES)
+      memories.put(task, memory)
+      context.addTaskCompletionListener[Unit] { _ =>
+        memories.remove(task)
+        memory.close()
+      }
+      memory
+    }
+  }
 
   /** A schema as DDL or JSON, and options such as `prefix=5`. */
   def apply(texts: Seq[String]): FromArrow = {

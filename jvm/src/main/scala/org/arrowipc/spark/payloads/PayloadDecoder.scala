@@ -3,7 +3,7 @@ package payloads
 
 import java.util
 import scala.collection.mutable.ArrayBuffer
-import org.apache.arrow.memory.RootAllocator
+import org.apache.arrow.memory.BufferAllocator
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.types.{StringType, StructType}
 import org.apache.spark.sql.vectorized.{ColumnarArray, ColumnarBatch}
@@ -14,13 +14,13 @@ import org.arrowipc.spark.vectors.{Vector, Vectors}
  * Decodes cells that hold a stream, a file, or bare messages of a schema that was given: one after the other, in memory
  * that all of them use. What becomes of a cell lasts until the next one is decoded.
  */
-private[payloads] final class PayloadDecoder(wanted: StructType, options: PayloadOptions) extends AutoCloseable {
+private[payloads] final class PayloadDecoder(wanted: StructType, options: PayloadOptions, memory: BufferAllocator)
+    extends AutoCloseable {
   import PayloadDecoder._
 
   private val fields = SparkSchema.plain(wanted).asInstanceOf[StructType]
   private val whole = if (options.errorColumn.isEmpty) fields else fields.add(options.errorColumn, StringType)
-  private val allocator = new RootAllocator(ReadOptions.PAYLOAD_BYTES)
-  private val slabs = new Slabs(allocator)
+  private val slabs = new Slabs(memory)
   private val decoder = new MessageDecoder(options.read)
   private var reader: BatchReader = _
   private val found = new Vectors.Rows(whole)
@@ -40,7 +40,7 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
     file.fault.foreach(fault => throw fault.error)
     // Spark's generated code copies all rows of a cell before it hands on the first.
     val most = if (options.read.validate) COPIED_BYTES + COPIED_TIMES * source.size else Long.MaxValue
-    reader = new BatchReader(file, projection, decoder, slabs, allocator, most)
+    reader = new BatchReader(file, projection, decoder, slabs, memory, most)
     val batches = new Array[ColumnarBatch](file.batches.length)
     for (i <- batches.indices) batches(i) = reader.keep(i)
     joined(batches)
@@ -105,7 +105,6 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
     release()
     slabs.close()
     decoder.close()
-    allocator.close()
   }
 }
 
