@@ -108,6 +108,9 @@ def test_payloads_of_more_rows_than_memory_holds_are_python_s(spark: SparkSessio
     found = outcome(cells, "x string", engine="jvm")
     assert [len(rows) for rows, _ in found.values()] == [1, 1, 3]
     assert ["its rows take more than" in str(why) for _, why in found.values()] == [True, True, False]
+    # A row of a bit takes 72 bytes in Spark, and no batch of this payload has many.
+    bits = stream(*[pa.record_batch({"x": pa.array([True] * 60_000)})] * 200)
+    assert "its rows take more than" in str(outcome(frame(spark, [bits]), "x boolean", engine="jvm")[0][1])
     rows = decode_payloads(cells.where("n <> 1"), "payload", "x string", engine="python")
     assert rows.selectExpr("sum(length(x))").collect()[0][0] == 403 << 20
 

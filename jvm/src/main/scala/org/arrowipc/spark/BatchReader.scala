@@ -55,8 +55,9 @@ private[spark] final class BatchReader(
     }
 
   private def batchOf(columns: Array[Column], rows: Int): ColumnarBatch = {
-    if (most < Long.MaxValue && (projection.expands || rows > FLAT_ROWS)) {
-      val more = Expansion.bytes(columns, rows)
+    if (most < Long.MaxValue) {
+      // The values of plain columns take about what they take in the message.
+      val more = if (projection.expands) Expansion.bytes(columns, rows) else Expansion.slots(columns.length, rows)
       Limit.unless(more <= most - copied, "its rows take more than %d bytes in Spark", most)
       copied += more
     }
@@ -98,8 +99,6 @@ private[spark] final class BatchReader(
 private[spark] object BatchReader {
   /** Ranges that lie closer together are read as one: seeking costs more than reading that much. */
   private final val GAP = 1L << 16
-  /** So many rows of plain columns take little more than 64 times the bytes of their message, which bits do. */
-  private final val FLAT_ROWS = 1 << 16
 
   /** Bytes of a body that are read at once, and where in memory they come to lie. */
   private final class Range(val start: Long, val place: Long) {

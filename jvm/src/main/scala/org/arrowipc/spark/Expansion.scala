@@ -50,6 +50,9 @@ private[spark] object Expansion {
     sums.foldLeft(Alike(ROW)(rows))(capped)
   }
 
+  /** Bytes that rows take where Spark copies them, without those of values behind them. */
+  def slots(columns: Int, rows: Long): Long = (ROW + SLOT * columns) * rows
+
   /** Whether something in a list is shared, or takes no bytes of its own. */
   def multiplies(plan: Plan, inList: Boolean): Boolean = {
     val shared = plan.layout match {
