@@ -115,6 +115,15 @@ def test_payloads_of_more_rows_than_memory_holds_are_python_s(spark: SparkSessio
     assert rows.selectExpr("sum(length(x))").collect()[0][0] == 403 << 20
 
 
+def test_an_index_outside_its_dictionary_is_refused(spark: SparkSession) -> None:
+    words = pa.array(["a", "b", "c"])
+    columns = [pa.DictionaryArray.from_arrays(pa.array([0, last], pa.int8()), words, safe=False) for last in (2, 3, -1)]
+    cells = frame(spark, [stream(pa.record_batch({"x": column})) for column in columns])
+    for engine in ("jvm", "python"):
+        refused = [why is not None for _, why in outcome(cells, "x string", engine=engine).values()]
+        assert refused == [False, True, True]
+
+
 #: Many honest batches, which cost what they hold; maps of null keys, which Spark has not; and more columns than Spark
 #: makes code for in a minute.
 HONEST = {
