@@ -42,8 +42,8 @@ LIBRARY = "arrowipc._core"
 PACKAGES = {
     "arrowipc.cdata": "-O2",
     "arrowipc.dissociated": "-Os",
+    "arrowipc.encode": "-O2",
     "arrowipc.values": "-O2",
-    "arrowipc.write": "-O2",
 }
 
 #: On the way of a batch, loops and functions begin where the processor fetches them at once: wherever else a change
@@ -56,25 +56,25 @@ EXCEPTIONS = {
     "arrowipc.cdata.import_table": "-Os",
     "arrowipc.columns.array": "-O2",
     "arrowipc.columns.elements": "-O2",
-    "arrowipc.payloads.group_runs": "-O2",
-    "arrowipc.distinct.memo_table": "-O2",
     "arrowipc.columns.record_batch": "-O2" + ALIGNED,
+    "arrowipc.decode.decoders": "-O2" + ALIGNED,
+    "arrowipc.decode.decompress": "-O2",
+    "arrowipc.decode.file_decoder": "-O2",
+    "arrowipc.decode.message_index": "-O2",
+    "arrowipc.decode.stream_decoder": "-O2" + ALIGNED,
+    "arrowipc.distinct.memo_table": "-O2",
     "arrowipc.distinct.unifier": "-O2",
+    "arrowipc.encode.batch_encoder": "-O3",
     "arrowipc.metadata.schema_reader": "-O2",
     "arrowipc.metadata.schema_tables": "-O2",
     "arrowipc.payloads.cells": "-Os",
+    "arrowipc.payloads.group_runs": "-O2",
     "arrowipc.payloads.schema_mapping": "-Os",
-    "arrowipc.read.decoders": "-O2" + ALIGNED,
-    "arrowipc.read.decompress": "-O2",
-    "arrowipc.read.file_decoder": "-O2",
-    "arrowipc.read.message_index": "-O2",
-    "arrowipc.values.row_reader": "-O2",
-    "arrowipc.read.stream_decoder": "-O2" + ALIGNED,
     "arrowipc.tensors.dense": "-Os",
     "arrowipc.tensors.message": "-Os",
     "arrowipc.tensors.sparse_message": "-Os",
     "arrowipc.values.from_python": "-Os",
-    "arrowipc.write.batch_encoder": "-O3",
+    "arrowipc.values.row_reader": "-O2",
 }
 
 #: The Cython directives of all modules; a module overrides one only with its reason beside it.

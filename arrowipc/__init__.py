@@ -31,15 +31,15 @@ __version__ = "0.1.0"
 # The compiled modules, all in one library, that of `_core`.
 _COMPILED = """
     _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder columns.elements
-    columns.equal columns.record_batch columns.take columns.truncate dissociated.memory.address_pairs
-    dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
-    distinct.memo_table distinct.unifier filters.column_statistics filters.ranges maps.file_maps metadata.checksums
+    columns.equal columns.record_batch columns.take columns.truncate decode.decoders decode.decompress
+    decode.file_decoder decode.framing decode.message_index decode.stream_decoder decode.validate
+    dissociated.memory.address_pairs dissociated.memory.device_bodies dissociated.transports.message_runs
+    dissociated.transports.ucx_worker distinct.memo_table distinct.unifier encode.batch_encoder encode.batch_writer
+    encode.dictionary_writer filters.column_statistics filters.ranges maps.file_maps metadata.checksums
     metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
-    payloads.group_runs payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping read.decoders
-    read.decompress read.file_decoder read.framing read.message_index read.stream_decoder read.validate
-    tensors.dense tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
-    values.from_feather values.from_python values.row_reader write.batch_encoder write.batch_writer
-    write.dictionary_writer
+    payloads.group_runs payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping tensors.dense
+    tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
+    values.from_feather values.from_python values.row_reader
 """
 
 
@@ -104,14 +104,14 @@ _PUBLIC = """
     tensors.sparse_io: read_sparse_tensor write_sparse_tensor
     filters.statistics: ColumnStatistics compute_statistics
     sources.file_statistics: file_statistics
-    dataset.scan: scan_polars
-    dataset.dataset: Dataset open_dataset
-    dataset.rows: RowDataset
+    multifile.scan: scan_polars
+    multifile.dataset: Dataset open_dataset
+    multifile.rows: RowDataset
     payloads.payload_encoder: GroupedPayloads encode_payloads
-    read.framing: Message
+    decode.framing: Message
     stream_readers: IndexedStreamReader
     _core: release_unused
-    read.stream_decoder: StreamDecoder
+    decode.stream_decoder: StreamDecoder
     columns.array: Array
     columns.record_batch: RecordBatch concat_batches
     tables: ChunkedArray Table array chunked_array concat_tables record_batch table

@@ -12,9 +12,8 @@ from arrowipc._core import release_unused as release_unused
 from arrowipc.arguments import KeyValueMetadata as KeyValueMetadata
 from arrowipc.columns.array import Array as Array
 from arrowipc.columns.record_batch import RecordBatch as RecordBatch, concat_batches as concat_batches
-from arrowipc.dataset.dataset import Dataset as Dataset, open_dataset as open_dataset
-from arrowipc.dataset.rows import RowDataset as RowDataset
-from arrowipc.dataset.scan import scan_polars as scan_polars
+from arrowipc.decode.framing import Message as Message
+from arrowipc.decode.stream_decoder import StreamDecoder as StreamDecoder
 from arrowipc.errors import (
     ArrowIpcError as ArrowIpcError,
     FormatError as FormatError,
@@ -32,6 +31,9 @@ from arrowipc.inspection.damage import Damage as Damage, Recovery as Recovery
 from arrowipc.inspection.recover import recover as recover
 from arrowipc.inspection.validate_source import Validation as Validation, validate as validate
 from arrowipc.limits import Limits as Limits
+from arrowipc.multifile.dataset import Dataset as Dataset, open_dataset as open_dataset
+from arrowipc.multifile.rows import RowDataset as RowDataset
+from arrowipc.multifile.scan import scan_polars as scan_polars
 from arrowipc.opening import (
     MessageReader as MessageReader,
     open as open,
@@ -46,8 +48,6 @@ from arrowipc.payloads.payload_decoder import (
     repeat as repeat,
 )
 from arrowipc.payloads.payload_encoder import GroupedPayloads as GroupedPayloads, encode_payloads as encode_payloads
-from arrowipc.read.framing import Message as Message
-from arrowipc.read.stream_decoder import StreamDecoder as StreamDecoder
 from arrowipc.reader import (
     RecordBatchFileReader as RecordBatchFileReader,
     RecordBatchStreamReader as RecordBatchStreamReader,

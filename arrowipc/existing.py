@@ -10,18 +10,18 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from arrowipc._core import Descriptor, Source
+from arrowipc.decode.framing import Framer, checksum_of
+from arrowipc.decode.message_index import find_message, find_schema
+from arrowipc.decode.stream_decoder import StreamDecoder
+from arrowipc.encode.atomic_file import IN_USE, KnownPath, NewFile, named, sync_directory
+from arrowipc.encode.batch_writer import DescriptorSink
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.maps.file_maps import FileMap
-from arrowipc.read.framing import Framer, checksum_of
-from arrowipc.read.message_index import find_message, find_schema
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import Closing, RecordBatchFileReader
 from arrowipc.sources.file_objects import read_at
 from arrowipc.sources.locks import LONGEST_LOOK, lock, unlock
 from arrowipc.sources.source import CONTINUATION
 from arrowipc.tables import Table
-from arrowipc.write.atomic_file import IN_USE, KnownPath, NewFile, named, sync_directory
-from arrowipc.write.batch_writer import DescriptorSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from arrowipc.arguments import check_flag, items_of
+from arrowipc.decode.decoders import decode_messages, schema_of
+from arrowipc.decode.framing import Framer, Message
 from arrowipc.errors import FormatError, TruncatedError
 from arrowipc.options import ReadOptions, with_keywords
-from arrowipc.read.decoders import decode_messages, schema_of
-from arrowipc.read.framing import Framer, Message
 from arrowipc.reader import Closing, RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.sources.source import (
     CONTINUATION,

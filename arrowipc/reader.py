@@ -7,10 +7,10 @@ from _thread import RLock
 
 from arrowipc._core import Source
 from arrowipc.arguments import Initialized, check_flag, check_integer, columns_of, integer_of, is_filled, items_of
+from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
+from arrowipc.decode.stream_decoder import StreamDecoder, bare, stream_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
-from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
-from arrowipc.read.stream_decoder import StreamDecoder, bare, stream_of
 from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, room_for
 from arrowipc.sources.source import apart, can_seek, locate_source, open_source, pump, spooled
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import Extensions, KeyValueMetadata
     from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.decode.framing import Message
     from arrowipc.events import ReadStats, RecordBatchWithMetadata
     from arrowipc.limits import Limits
     from arrowipc.options import Columns, ReadKeywords, Validate
-    from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
     from arrowipc.sources.remote import RemoteBlocks, RemoteSource
     from arrowipc.sources.source import Readable
@@ -452,7 +452,7 @@ class RecordBatchFileReader(BatchReader):
         self._closed = self._loaded = False
         self._reading, self._parts, self._rows, self.limits = [], {}, None, options.limits
         try:
-            self._lock = RLock()  # of what is done with `read.decoders`, `_core` and the dictionaries
+            self._lock = RLock()  # of what is done with `decode.decoders`, `_core` and the dictionaries
         except RuntimeError as error:  # "can't allocate lock"
             raise MemoryError(str(error)) from None
         self._blocks = self._remote = self.source = self._failure = None

@@ -8,11 +8,11 @@ from _thread import allocate_lock
 from typing import TYPE_CHECKING
 
 from arrowipc.arguments import check_flag, described
+from arrowipc.decode.file_decoder import IndexedDecoder
+from arrowipc.decode.message_index import StreamIndex
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.errors import FormatError, TruncatedError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
-from arrowipc.read.file_decoder import IndexedDecoder
-from arrowipc.read.message_index import StreamIndex
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.sources.source import locate_source
 

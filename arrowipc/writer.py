@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from arrowipc.arguments import check_flag, check_integer, instance_of, metadata_of
 from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.encode.batch_writer import BatchWriter, Sink, batch_size, check_schema
+from arrowipc.encode.batches import batches_of
+from arrowipc.encode.targets import open_sink
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile, ExistingStream
 from arrowipc.options import MessageOptions, WriteOptions, with_keywords, write_options
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.schemas import Schema
 from arrowipc.types import as_schema
-from arrowipc.write.batch_writer import BatchWriter, Sink, batch_size, check_schema
-from arrowipc.write.batches import batches_of
-from arrowipc.write.targets import open_sink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
+    from arrowipc.decode.framing import Message
+    from arrowipc.encode.batches import Writable
     from arrowipc.events import WriteStats
     from arrowipc.options import MessageKeywords, WriteKeywords
-    from arrowipc.read.framing import Message
-    from arrowipc.write.batches import Writable
 
 
 #: What writers have for the rest of the package, and completion does not show.

@@ -14,7 +14,7 @@ from arrowipc.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from arrowipc.read.framing import Framer
+    from arrowipc.decode.framing import Framer
 
 #: Most bytes that a source is asked for at once, whatever a message claims to have.
 MOST = 1 << 17

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.aio.off_loop import LARGE, look, off_loop
 from arrowipc.aio.streams import AsyncReader
 from arrowipc.arguments import described, integer_of, items_of
+from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.errors import NotFoundError, UsageError
 from arrowipc.events import ReadStats
 from arrowipc.options import DecodeOptions, with_keywords
-from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.sources.file_objects import replaced, version_of
 from arrowipc.sources.file_statistics import stated_lengths
 from arrowipc.sources.http import Refused, fetch_all

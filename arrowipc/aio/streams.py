@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.aio.chunks import Incoming
 from arrowipc.aio.off_loop import LARGE, start, turns
 from arrowipc.arguments import check_flag
+from arrowipc.decode.framing import Framer, survey
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead, ReadStats
 from arrowipc.options import DecodeOptions, with_keywords
-from arrowipc.read.framing import Framer, survey
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.stream_readers import FollowingStreamReader
 from arrowipc.tables import Table
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.decode.framing import Message
     from arrowipc.options import DecodeKeywords
-    from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
 
 #: What decoding a message costs at least, in bytes of a body.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.aio.off_loop import LARGE, off_loop, start as start_job, turns
 from arrowipc.aio.streams import AsyncReader
 from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.encode.batch_writer import MessageSink
+from arrowipc.encode.batches import batches_of
 from arrowipc.errors import UsageError
 from arrowipc.options import WriteOptions, with_keywords
-from arrowipc.write.batch_writer import MessageSink
-from arrowipc.write.batches import batches_of
 from arrowipc.writer import RecordBatchFileWriter, new_file as new_blocking_file, new_stream as new_blocking_stream
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from typing import Self, TypeAlias, Unpack
 
     from arrowipc.arguments import MetadataLike
+    from arrowipc.decode.framing import Message
     from arrowipc.events import WriteStats
     from arrowipc.options import WriteKeywords
-    from arrowipc.read.framing import Message
     from arrowipc.writer import RecordBatchStreamWriter
 
     BlockingWriter: TypeAlias = RecordBatchFileWriter | RecordBatchStreamWriter

@@ -28,8 +28,8 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.threads cimport Tally, tally_sum, tally_up
 from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
-from arrowipc.read.decompress cimport normalise
-from arrowipc.read.validate cimport validate as prove
+from arrowipc.decode.decompress cimport normalise
+from arrowipc.decode.validate cimport validate as prove
 
 from arrowipc.columns.record_batch import concat_batches
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column, showable

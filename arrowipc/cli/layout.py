@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import arrowipc as ipc
 from arrowipc.cli.terminal import counted
+from arrowipc.decode.file_decoder import MAGIC, TAIL_SIZE, footer_range
 from arrowipc.errors import ArrowIpcError, printable
 from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
-from arrowipc.read.file_decoder import MAGIC, TAIL_SIZE, footer_range
 from arrowipc.values.preview import shorten, type_text
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from arrowipc.cli.terminal import (
     where_option,
     width,
 )
-from arrowipc.dataset.filters import columns_tested, from_text, rows_passing
 from arrowipc.errors import printable
+from arrowipc.multifile.filters import columns_tested, from_text, rows_passing
 from arrowipc.values.preview import NULL, shorten, type_text, value_text
 
 #: Widest cell of a table.

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 import click
 
 import arrowipc as ipc
+from arrowipc.encode.atomic_file import KnownPath, open_path
 from arrowipc.errors import ArrowIpcError, LimitError, missing_package, printable
-from arrowipc.write.atomic_file import KnownPath, open_path
 
 TERMINAL = "standard input is a terminal; give a file, or pipe data in"
 MAGIC = b"ARROW1"

@@ -98,8 +98,8 @@ class Survey:
 
     def weigh(self, located: Any) -> None:
         """Take the sizes of a message."""
+        from arrowipc.decode.framing import checksum_of
         from arrowipc.inspection.message_layout import nodes_of, outline_of
-        from arrowipc.read.framing import checksum_of
 
         self.messages += 1
         self.size += located.metadata_length + located.body_length

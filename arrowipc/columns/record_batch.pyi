@@ -12,8 +12,8 @@ from arrowipc.arguments import Extensions, KeyValueMetadata, MetadataLike
 from arrowipc.columns.array import Array
 from arrowipc.columns.tabular import Tabular
 from arrowipc.datatypes import Field
+from arrowipc.decode.framing import Message
 from arrowipc.limits import Limits
-from arrowipc.read.framing import Message
 from arrowipc.schemas import Schema
 
 class BatchProducer: ...

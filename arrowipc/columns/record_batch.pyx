@@ -353,7 +353,7 @@ cdef class RecordBatch(Columns, Tabular):
             `compression`, `compression_level`, `min_space_savings`, `alignment`, `metadata_version` and
             `use_threads`, as for :func:`arrowipc.new_stream`.
         """
-        from arrowipc.write.batch_writer import batch_message
+        from arrowipc.encode.batch_writer import batch_message
 
         return batch_message(self, **options)
 
@@ -362,7 +362,7 @@ cdef class RecordBatch(Columns, Tabular):
 
         :func:`arrowipc.read_record_batch` reads it back, given the schema.
         """
-        from arrowipc.write.batch_writer import batch_message
+        from arrowipc.encode.batch_writer import batch_message
 
         return batch_message(self, **options).serialize(options.get("alignment", 8))
 

@@ -8,6 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import described, instance_of
+from arrowipc.decode.framing import message_of
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated.connection import LONGER, TIMEOUT, Connection, Deadline, seconds, wait
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Pairs
@@ -18,16 +20,14 @@ from arrowipc.errors import ArrowIpcError, FormatError, UsageError
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.limits import Limits
 from arrowipc.options import DecodeOptions, with_keywords
-from arrowipc.read.framing import message_of
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader, Closing
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.decode.framing import Message
     from arrowipc.options import DecodeKeywords
-    from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
 
 

@@ -23,9 +23,9 @@ from arrowipc.errors import UsageError
 from arrowipc.reader import Closing
 
 if TYPE_CHECKING:
+    from arrowipc.decode.framing import Message
     from arrowipc.dissociated.memory.address_pairs import Pairs
     from arrowipc.limits import Limits
-    from arrowipc.read.framing import Message
 
 #: Takes a message and the memory of its body; returns the (start, end) of what will be read of it; None: all.
 Reads = Callable[["Message", Any], Sequence[tuple[int, int]] | None]

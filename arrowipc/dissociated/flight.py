@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from arrowipc.arguments import check_names, described
 from arrowipc.cdata.import_array import schema_from
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.connection import LONGER, TIMEOUT, seconds
 from arrowipc.dissociated.schemes import SCHEMES
@@ -22,7 +23,6 @@ from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, UsageError, showable
 from arrowipc.events import BatchRead, SchemaRead
 from arrowipc.options import DecodeOptions
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader
 from arrowipc.schemas import difference
 

@@ -13,9 +13,9 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from arrowipc.arguments import check_text, described
+from arrowipc.decode.framing import message_kind
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.limits import Limits
-from arrowipc.read.framing import message_kind
 
 #: Clients find the body of a message by these bits of its tag.
 SEQUENCE_MASK = 0x0000_0000_FFFF_FFFF

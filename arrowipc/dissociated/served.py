@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_names
 from arrowipc.dissociated.memory.receiving import ALIGNMENT
+from arrowipc.encode.batch_writer import BatchWriter, MessageSink
+from arrowipc.encode.batches import batches_of
 from arrowipc.errors import UsageError
 from arrowipc.opening import open as open_reader
 from arrowipc.options import WriteOptions
 from arrowipc.types import as_schema
-from arrowipc.write.batch_writer import BatchWriter, MessageSink
-from arrowipc.write.batches import batches_of
 
 if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.decode.framing import Message
     from arrowipc.dissociated.connection import OfferedMemory
-    from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
 
 #: How messages are made: options of a writer, and of its encoder.

@@ -25,7 +25,7 @@ from arrowipc.dissociated.served import Prepared, StoredFile, is_table, messages
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
 
 if TYPE_CHECKING:
-    from arrowipc.read.framing import Message
+    from arrowipc.decode.framing import Message
 
 #: Streams that a client may ask for before the first one has ended, and bytes of their names together.
 MOST_REQUESTS = 64

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import types
 from arrowipc._core import Source
+from arrowipc.decode.file_decoder import MAGIC
+from arrowipc.decode.framing import Message, outline
+from arrowipc.decode.message_index import find_message, find_schema
 from arrowipc.errors import FormatError
 from arrowipc.opening import MessageReader
-from arrowipc.read.file_decoder import MAGIC
-from arrowipc.read.framing import Message, outline
-from arrowipc.read.message_index import find_message, find_schema
 from arrowipc.reader import RecordBatchFileReader
 from arrowipc.sources.source import first_bytes, locate_source, whole
 

@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any, overload
 from arrowipc._core import Source
 from arrowipc.arguments import check_flag
 from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.decode.decoders import schema_of
+from arrowipc.decode.file_decoder import MAGIC
+from arrowipc.decode.framing import Framer, Message, checksum_of, survey
+from arrowipc.decode.message_index import find_message, find_schema
+from arrowipc.decode.stream_decoder import StreamDecoder
+from arrowipc.encode.atomic_file import KnownPath
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Ledger, Recovery, bare
@@ -18,15 +24,9 @@ from arrowipc.inspection.message_layout import CODECS
 from arrowipc.inspection.resync import Outline, Search, count_views, name_column, name_writer, take_dictionaries
 from arrowipc.limits import RecoveryLimits
 from arrowipc.options import ReadOptions, read_options, with_keywords
-from arrowipc.read.decoders import schema_of
-from arrowipc.read.file_decoder import MAGIC
-from arrowipc.read.framing import Framer, Message, checksum_of, survey
-from arrowipc.read.message_index import find_message, find_schema
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.reader import BatchReader, RecordBatchFileReader
 from arrowipc.sources.file_objects import seek_to
 from arrowipc.sources.source import file_path, first_bytes, locate_source, whole
-from arrowipc.write.atomic_file import KnownPath
 
 if TYPE_CHECKING:
     from typing import Literal, Unpack

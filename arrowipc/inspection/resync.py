@@ -22,22 +22,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import types
 from arrowipc._core import Source
+from arrowipc.decode.decoders import schema_of
+from arrowipc.decode.file_decoder import MAGIC
+from arrowipc.decode.framing import Framer, changed_in_body, checksum_of, message_of, outline, survey
+from arrowipc.decode.message_index import find_message, find_schema
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Damage, Ledger
 from arrowipc.inspection.message_layout import nodes_of
 from arrowipc.limits import Limits
 from arrowipc.metadata.checksums import UNCLOSED
-from arrowipc.read.decoders import schema_of
-from arrowipc.read.file_decoder import MAGIC
-from arrowipc.read.framing import Framer, changed_in_body, checksum_of, message_of, outline, survey
-from arrowipc.read.message_index import find_message, find_schema
-from arrowipc.read.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.decode.framing import Message
     from arrowipc.inspection.damage import Recovery
-    from arrowipc.read.framing import Message
     from arrowipc.schemas import Schema
     from arrowipc.types import Field
 

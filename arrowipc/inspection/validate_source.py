@@ -6,14 +6,14 @@ from bisect import bisect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc.arguments import check_choice, with_field_docs
+from arrowipc.decode.decoders import schema_of
+from arrowipc.decode.file_decoder import MAGIC
+from arrowipc.decode.message_index import find_message, find_schema
+from arrowipc.decode.validate import check_values
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, printable
 from arrowipc.inspection.damage import Ledger, counted
 from arrowipc.inspection.recover import ByBlocks, blocks_of, footer_outline
 from arrowipc.inspection.resync import END, MAGICS, NOT_ZERO, Search, find_footer, find_place
-from arrowipc.read.decoders import schema_of
-from arrowipc.read.file_decoder import MAGIC
-from arrowipc.read.message_index import find_message, find_schema
-from arrowipc.read.validate import check_values
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.sources.source import whole
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from arrowipc.columns.record_batch import RecordBatch
+    from arrowipc.decode.framing import Message
     from arrowipc.inspection.damage import Damage
     from arrowipc.inspection.resync import Outline
     from arrowipc.limits import Limits
-    from arrowipc.read.framing import Message
 
     Options = dict[str, Any]
 

@@ -1,7 +1,7 @@
 """Writes FlatBuffers, and with them the metadata that is made once: schemas, tensors, footers.
 
 Columnar format, "Serialization and Interprocess Communication (IPC)"; Schema.fbs, File.fbs, Tensor.fbs and
-SparseTensor.fbs. The metadata of batches of columns, of which there are many, is written by `write.batch_encoder`.
+SparseTensor.fbs. The metadata of batches of columns, of which there are many, is written by `encode.batch_encoder`.
 """
 
 cimport cython

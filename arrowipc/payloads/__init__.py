@@ -5,5 +5,5 @@ maps the fields of another schema; ``dictionaries`` makes one dictionary of all 
 values. ``payload_encoder`` encodes payloads, for the runs of equal keys that ``group_runs`` finds; ``dictionary_gc``
 keeps only the dictionary values that a payload uses.
 
-Imports ``inline``, the base, ``metadata``, ``columns``, ``read``, ``cdata``, ``values``, ``write``.
+Imports ``inline``, the base, ``metadata``, ``columns``, ``decode``, ``cdata``, ``values``, ``encode``.
 """

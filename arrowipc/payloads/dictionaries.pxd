@@ -9,9 +9,9 @@ from arrowipc.distinct.unifier cimport TransposeMap
 from arrowipc.inline.plan cimport ColumnsData, Envelope, LimitsData
 from arrowipc.inline.room cimport Room
 from arrowipc.payloads.schema_mapping cimport EncodedField, SchemaMapping
-from arrowipc.read.decoders cimport BatchTarget
-from arrowipc.read.decompress cimport Inflater, Scratch
-from arrowipc.read.framing cimport CutMessage
+from arrowipc.decode.decoders cimport BatchTarget
+from arrowipc.decode.decompress cimport Inflater, Scratch
+from arrowipc.decode.framing cimport CutMessage
 
 
 @cython.final

@@ -34,9 +34,9 @@ from arrowipc.payloads.schema_mapping cimport (
     HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, EncodedField, SchemaMapping, find_mapping, piece_bytes, plain_schema,
     raise_mapping_fault, set_values,
 )
-from arrowipc.read.decoders cimport decode_batch_into, dictionaries_of
-from arrowipc.read.decompress cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, Inflater
-from arrowipc.read.framing cimport CutMessage
+from arrowipc.decode.decoders cimport decode_batch_into, dictionaries_of
+from arrowipc.decode.decompress cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, Inflater
+from arrowipc.decode.framing cimport CutMessage
 
 from arrowipc.distinct.unifier import IndicesFull
 from arrowipc.errors import LimitError

@@ -31,19 +31,19 @@ from arrowipc.payloads.schema_mapping cimport (
     FAULT_BLANKS, Made, SchemaMapping, absent_mapping, body_allowance, find_mapping, may_make, new_made, piece_bytes,
     plain_schema,
 )
-from arrowipc.read.decoders cimport Decoder, Dictionary, TakenDictionary, decode_batch_into
-from arrowipc.read.decompress cimport (
+from arrowipc.decode.decoders cimport Decoder, Dictionary, TakenDictionary, decode_batch_into
+from arrowipc.decode.decompress cimport (
     DECODE_BY_DECODER, DECODE_CODEC, DECODE_ROOM, DECODED, Inflater, Scratch, new_inflater,
 )
 from arrowipc.metadata.checksums cimport verify_of
-from arrowipc.read.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, cut_message, stream_agrees
-from arrowipc.read.stream_decoder cimport StreamDecoder
+from arrowipc.decode.framing cimport FRAME_END, FRAME_MESSAGE, CutMessage, cut_message, stream_agrees
+from arrowipc.decode.stream_decoder cimport StreamDecoder
 
 from arrowipc.arguments import check_choice, check_flag, check_integer, check_text, described
 from arrowipc.datatypes import Field, Int
 from arrowipc.distinct.unifier import IndicesFull
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
-from arrowipc.read.file_decoder import TAIL_SIZE, FileDecoder, footer_range
+from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.schemas import Schema
 from arrowipc.values.from_python import add_to_each
 

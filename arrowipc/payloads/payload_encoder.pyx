@@ -26,9 +26,9 @@ from arrowipc.payloads.dictionary_gc cimport (
     UsedValues, close_used, forget_used, gather_used, is_reducible, note_used, open_used,
 )
 from arrowipc.payloads.group_runs cimport find_runs, first_rows
-from arrowipc.write.batch_encoder cimport Encoder
-from arrowipc.write.batch_writer cimport BatchWriter, refused_field
-from arrowipc.write.dictionary_writer cimport Emission
+from arrowipc.encode.batch_encoder cimport Encoder
+from arrowipc.encode.batch_writer cimport BatchWriter, refused_field
+from arrowipc.encode.dictionary_writer cimport Emission
 
 from collections import namedtuple
 
@@ -38,9 +38,9 @@ from arrowipc.datatypes import Binary, LargeBinary
 from arrowipc.errors import UsageError
 from arrowipc.options import WriteOptions
 from arrowipc.schemas import Schema
-from arrowipc.write.batch_writer import BytearraySink, check_schema
+from arrowipc.encode.batch_writer import BytearraySink, check_schema
 from arrowipc.types import as_schema
-from arrowipc.write.batches import batches_of
+from arrowipc.encode.batches import batches_of
 
 cdef enum:
     FIRST_BLOCK = 1 << 16   # of the cells; how the rest grows is found out on the way

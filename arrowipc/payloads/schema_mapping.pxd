@@ -9,7 +9,7 @@ from arrowipc.inline.loads cimport add_overflows, mul_overflows
 from arrowipc.inline.plan cimport ColumnsData, LimitsData
 from arrowipc.inline.room cimport Room
 from arrowipc.payloads.dictionary_gc cimport FlatMemory, extent_of
-from arrowipc.read.decoders cimport BatchTarget
+from arrowipc.decode.decoders cimport BatchTarget
 
 cdef enum:
     # Beside the FaultCodes: missing values would take more bytes than the payload may become.

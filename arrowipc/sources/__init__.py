@@ -5,5 +5,5 @@ has committed; ``source`` opens a source as memory or a file object (``file_obje
 version, ``remote`` with any fsspec file system, ``http``); ``followed`` waits for what is appended to a stream,
 ``locks`` say who writes to a path. ``file_statistics`` writes and reads the statistics in footers.
 
-Imports ``inline``, the base, ``metadata``, ``columns``, ``filters``, ``read``.
+Imports ``inline``, the base, ``metadata``, ``columns``, ``filters``, ``decode``.
 """

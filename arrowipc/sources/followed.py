@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from arrowipc._core import aligned_buffer
+from arrowipc.decode.framing import checksum_of, message_kind, message_of
 from arrowipc.errors import ArrowIpcError, TruncatedError, UsageError
 from arrowipc.limits import Limits
-from arrowipc.read.framing import checksum_of, message_kind, message_of
 from arrowipc.sources.file_objects import read_at
 from arrowipc.sources.locks import lock, unlock
 from arrowipc.sources.source import CONTINUATION

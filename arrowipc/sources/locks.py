@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from arrowipc._core import Descriptor
-from arrowipc.read.file_decoder import MAGIC
+from arrowipc.decode.file_decoder import MAGIC
 
 #: Seconds to wait for those who look for a moment whether a stream has a writer.
 LONGEST_LOOK = 0.1

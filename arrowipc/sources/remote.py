@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
     from arrowipc._core import Memory
-    from arrowipc.read.file_decoder import BlockDecoder
+    from arrowipc.decode.file_decoder import BlockDecoder
     from arrowipc.sources.http import HttpFile
 
     Range = tuple[int, int]

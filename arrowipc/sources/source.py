@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from arrowipc.read.framing import Framer
+    from arrowipc.decode.framing import Framer
     from arrowipc.sources.file_objects import Remote
 
     T = TypeVar("T")

@@ -7,5 +7,5 @@ class over a table of layouts; ``sparse_convert`` proves indices and makes them 
 PyData Sparse and PyTorch.
 ``extension_columns`` has the canonical tensor types of columns.
 
-Imports ``inline``, the base, ``metadata``, ``columns``, ``read``, ``cdata``, ``values``, ``write``.
+Imports ``inline``, the base, ``metadata``, ``columns``, ``decode``, ``cdata``, ``values``, ``encode``.
 """

@@ -6,8 +6,8 @@ import numpy.typing as npt
 
 from arrowipc._core import ReadableBuffer
 from arrowipc.datatypes import DataType
+from arrowipc.decode.framing import Message
 from arrowipc.limits import Limits
-from arrowipc.read.framing import Message
 from arrowipc.tensors.message import Piecewise
 from arrowipc.types import TypeLike
 

@@ -15,7 +15,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_vector
 from arrowipc.inline.loads cimport load_i64
 from arrowipc.inline.plan cimport LAYOUT_BOOL, Envelope, FieldPlan, LimitsData
-from arrowipc.read.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message
+from arrowipc.decode.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message
 from arrowipc.tensors.message cimport (
     MOST_DIMENSIONS, Location, Shape, broken, count_elements, element_type, read_buffer, read_element, read_names,
     read_shape,

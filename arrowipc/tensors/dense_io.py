@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from arrowipc.datatypes import DataType
+    from arrowipc.decode.framing import Message
     from arrowipc.limits import Limits
-    from arrowipc.read.framing import Message
 
 # -- reading -------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from arrowipc._core import ReadableBuffer
-from arrowipc.write.batch_writer import Sink
+from arrowipc.encode.batch_writer import Sink
 
 class Piecewise:
     @property

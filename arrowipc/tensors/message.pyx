@@ -17,7 +17,7 @@ from arrowipc.inline.loads cimport inside, load_i32, load_i64, mul_overflows, ro
 from arrowipc.inline.plan cimport LAYOUT_BOOL, LAYOUT_FIXED, FieldPlan
 from arrowipc.inline.utf8 cimport utf8_error
 from arrowipc.metadata.schema_reader cimport fixed_type, read_type
-from arrowipc.write.batch_writer cimport Sink
+from arrowipc.encode.batch_writer cimport Sink
 
 from arrowipc.errors import FormatError, LimitError
 

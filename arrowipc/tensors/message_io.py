@@ -10,13 +10,13 @@ import os
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from arrowipc.decode.framing import Framer, Message
+from arrowipc.encode.batch_writer import FixedSink
+from arrowipc.encode.targets import open_sink
 from arrowipc.errors import FormatError, TruncatedError, UsageError
-from arrowipc.read.framing import Framer, Message
 from arrowipc.sources.file_objects import FileObjectError, position_of, read_some
 from arrowipc.sources.source import open_source, pump
 from arrowipc.tensors.message import Piecewise, leading_padding, stored_length, write_message
-from arrowipc.write.batch_writer import FixedSink
-from arrowipc.write.targets import open_sink
 
 if TYPE_CHECKING:
     from arrowipc.limits import Limits

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from arrowipc.decode.framing import Message
     from arrowipc.limits import Limits
-    from arrowipc.read.framing import Message
     from arrowipc.tensors.sparse_convert import Values
     from arrowipc.tensors.sparse_tensor import Validate
 

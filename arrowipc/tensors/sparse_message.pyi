@@ -3,8 +3,8 @@
 from typing import Literal
 
 from arrowipc.datatypes import DataType
+from arrowipc.decode.framing import Message
 from arrowipc.limits import Limits
-from arrowipc.read.framing import Message
 from arrowipc.tensors.sparse_convert import Index
 
 class Opened:

@@ -8,7 +8,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, Vector, fb_i16, fb_i64, fb_table, fb_u8, fb_vector
 from arrowipc.inline.loads cimport load_i32, load_i64, mul_overflows
 from arrowipc.inline.plan cimport FIELD_SIGNED, FieldPlan, LimitsData
-from arrowipc.read.framing cimport Message
+from arrowipc.decode.framing cimport Message
 from arrowipc.tensors.message cimport (
     Location, Shape, broken, check_buffer, element_type, read_buffer, read_element, read_index_type, read_names,
     read_shape, require,

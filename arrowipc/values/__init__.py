@@ -8,5 +8,5 @@ apart and puts them together. ``row_reader`` takes rows by number and
 loads batches when they are needed. ``casts`` gives columns another type, ``dictionary_encode`` another encoding or
 other batch boundaries.
 
-Imports ``inline``, the base, ``metadata``, ``columns``, ``read``, ``cdata``.
+Imports ``inline``, the base, ``metadata``, ``columns``, ``decode``, ``cdata``.
 """

@@ -40,9 +40,9 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.threads cimport FREE_THREADED
 from arrowipc.metadata.schema_reader cimport children_of, message_plan, plan_field, python_plan
-from arrowipc.read.decoders cimport check_dictionary, locate
-from arrowipc.read.decompress cimport normalise
-from arrowipc.read.validate cimport validate
+from arrowipc.decode.decoders cimport check_dictionary, locate
+from arrowipc.decode.decompress cimport normalise
+from arrowipc.decode.validate cimport validate
 from arrowipc.values.converters cimport STORED, Converter, is_numpy, item, whole
 
 import sys

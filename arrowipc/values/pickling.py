@@ -13,13 +13,13 @@ from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.columns.truncate import compact
 from arrowipc.datatypes import BinaryView, Dictionary, Utf8View
-from arrowipc.read.framing import message_of
+from arrowipc.decode.framing import message_of
 from arrowipc.schemas import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from arrowipc.read.framing import Message
+    from arrowipc.decode.framing import Message
 
     Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 

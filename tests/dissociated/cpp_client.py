@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import arrowipc as ipc
+from arrowipc.decode.framing import message_of
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated import DissociatedUri
 from arrowipc.errors import ArrowIpcError
-from arrowipc.read.framing import message_of
-from arrowipc.read.stream_decoder import StreamDecoder
 
 #: Of metadata and body of a message in a pipe.
 LENGTHS = struct.Struct("<QQ")

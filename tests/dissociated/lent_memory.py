@@ -19,6 +19,8 @@ from helpers.processes import start
 
 import arrowipc as ipc
 from arrowipc import dissociated
+from arrowipc.decode.framing import Message
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import Connection, Frame, PeerMemory
 from arrowipc.dissociated.link import Link
@@ -36,8 +38,6 @@ from arrowipc.dissociated.protocol import (
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.shared import open_peer_memory
-from arrowipc.read.framing import Message
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.types import field, int64, utf8
 
 #: Seconds that anything may take here.

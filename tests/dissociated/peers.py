@@ -22,13 +22,13 @@ from helpers.arrays import pyarrow_bytes
 
 import arrowipc as ipc
 from arrowipc import dissociated as served
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated import protocol, schemes
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import Connection, Frame
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.protocol import Arrival, Incoming
 from arrowipc.dissociated.transports.sockets import SocketConnection
-from arrowipc.read.stream_decoder import StreamDecoder
 
 #: A tag (None: untagged) and the bytes of a message.
 Sent = tuple[int | None, bytes]

@@ -21,6 +21,7 @@ from helpers.cdata import CArray, CDeviceArray, peek
 from helpers.processes import run_python
 
 import arrowipc as ipc
+from arrowipc.decode.framing import message_of
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import Frame
 from arrowipc.dissociated.device import DeviceBatch, DeviceDecoder, DeviceMemory
@@ -30,7 +31,6 @@ from arrowipc.dissociated.protocol import BodyType, Incoming, Outgoing, body_tag
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.events import BatchRead
-from arrowipc.read.framing import message_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memfd is Linux's")
 

@@ -12,6 +12,8 @@ from helpers import forge
 
 import arrowipc as ipc
 from arrowipc import Limits
+from arrowipc.decode.framing import message_of
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated import DissociatedUri
 from arrowipc.dissociated.conformance.vectors import vectors
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
@@ -34,8 +36,6 @@ from arrowipc.dissociated.protocol import (
 from arrowipc.dissociated.session import Roles
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
-from arrowipc.read.framing import message_of
-from arrowipc.read.stream_decoder import StreamDecoder
 
 STREAM = peers.written(peers.numbers(3, batches=2))
 PARTS = peers.parts_of(STREAM)

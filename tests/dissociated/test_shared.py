@@ -43,13 +43,13 @@ from helpers.processes import run_python
 
 import arrowipc as ipc
 from arrowipc import MessageReader, dissociated
+from arrowipc.decode.framing import Message
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs, write_places
 from arrowipc.dissociated.memory.arena import SEALS, Arena
 from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.shared import open_peer_memory
 from arrowipc.dissociated.transports.sockets import HEADER, HELLO, TAGGED, SocketConnection
-from arrowipc.read.framing import Message
 from arrowipc.types import field, int64, null
 
 #: A view of all memory that a process can have, which nobody may read, and the address of its first byte.

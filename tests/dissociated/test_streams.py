@@ -17,14 +17,14 @@ from helpers import arrays, forge, golden
 
 import arrowipc as ipc
 from arrowipc import Limits, dissociated
+from arrowipc.decode.framing import message_of
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated.connection import Deadline, wait
 from arrowipc.dissociated.protocol import Incoming
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.sockets import HEADER, STAGE
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, LimitError, UsageError
-from arrowipc.read.framing import message_of
-from arrowipc.read.stream_decoder import StreamDecoder
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -274,6 +274,7 @@ def let_threads_end() -> None:
 
 def silence(**given: Any) -> None:
     """Wait for peers that say nothing (any more); says what ended each wait, and how many descriptors that left."""
+    from arrowipc.decode.stream_decoder import StreamDecoder
     from arrowipc.dissociated import schemes
     from arrowipc.dissociated.client import Client
     from arrowipc.dissociated.connection import Deadline
@@ -281,7 +282,6 @@ def silence(**given: Any) -> None:
     from arrowipc.dissociated.served import messages_of
     from arrowipc.dissociated.transports.ucx import listen_ucx
     from arrowipc.dissociated.transports.ucx_library import load_library
-    from arrowipc.read.stream_decoder import StreamDecoder
 
     schema, batch = [bytes(each.metadata) for each in messages_of(plain(1)[0])][:2]
     said = {"first answer": [], "metadata": [schema], "body": [schema, batch]}

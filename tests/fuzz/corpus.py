@@ -20,9 +20,9 @@ from tensors import sparse_forge as sf
 
 import arrowipc as ipc
 from arrowipc import types
+from arrowipc.decode.framing import message_of
 from arrowipc.dissociated.memory.address_pairs import write_pairs
 from arrowipc.filters.statistics import STATISTICS_KEY, compute_statistics, entries_of
-from arrowipc.read.framing import message_of
 from arrowipc.sources.file_statistics import FileStatistics
 from arrowipc.tensors.extension_columns import tensor_column
 

@@ -34,6 +34,9 @@ from arrowipc.cli.browse import browsed, page_of
 from arrowipc.cli.sources import Failure, opened
 from arrowipc.cli.terminal import json_text
 from arrowipc.columns.extensions import Names, variant_value
+from arrowipc.decode.decoders import schema_of
+from arrowipc.decode.framing import message_of
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.conformance.__main__ import lines
 from arrowipc.dissociated.conformance.servers import STREAM, Subject, Wire, check_server
@@ -45,9 +48,6 @@ from arrowipc.filters.pruning import OPERATORS, Pruner
 from arrowipc.filters.row_filters import RowFilter
 from arrowipc.filters.statistics import mark_of
 from arrowipc.inspection.message_layout import locate_messages, nodes_of, outline_of
-from arrowipc.read.decoders import schema_of
-from arrowipc.read.framing import message_of
-from arrowipc.read.stream_decoder import StreamDecoder
 from arrowipc.sources.file_statistics import decode_entry
 from arrowipc.sources.files import find_files
 from arrowipc.sources.spark_log import LOG, local_log

@@ -20,10 +20,10 @@ from columns.variants import extension_streams
 
 import arrowipc as ipc
 from arrowipc.columns import truncate
+from arrowipc.decode.framing import message_of
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_pairs
 from arrowipc.dissociated.served import messages_of
 from arrowipc.filters.statistics import mark_of, statistics_in
-from arrowipc.read.framing import message_of
 from helpers import arrays, arrow_columns, drive, forge, golden
 
 Operation = Callable[[], Any]

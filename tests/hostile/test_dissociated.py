@@ -18,12 +18,12 @@ from helpers.memory import resident
 from helpers.mutate import overwritten
 
 from arrowipc import Limits, dissociated
+from arrowipc.decode.framing import message_of
+from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated import DissociatedUri
 from arrowipc.dissociated.protocol import Incoming
 from arrowipc.dissociated.served import MAKING
 from arrowipc.errors import ArrowIpcError
-from arrowipc.read.framing import message_of
-from arrowipc.read.stream_decoder import StreamDecoder
 
 SECONDS = peers.SECONDS
 FEW = Limits(read_ahead=1 << 20, decompressed_bytes=64 << 20, dictionary_bytes=64 << 20)

@@ -11,7 +11,7 @@ from helpers import drive, processes
 
 import arrowipc as ipc
 from arrowipc import types
-from arrowipc.read import decompress
+from arrowipc.decode import decompress
 
 COLUMNS = ipc.Schema([ipc.Field("x", types.list_(types.int8())), ipc.Field("d", types.decimal128(9, 2))], {"a": "b"})
 IMMUTABLE = [

@@ -19,7 +19,7 @@ from inspection.numbered import numbered, smash
 
 import arrowipc as ipc
 from arrowipc import recover
-from arrowipc.read.framing import survey
+from arrowipc.decode.framing import survey
 
 zstandard = optional("zstandard")
 recovering = sys.modules["arrowipc.inspection.recover"]

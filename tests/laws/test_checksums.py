@@ -18,10 +18,10 @@ from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UsageError
+from arrowipc.decode.framing import checksum_of
 from arrowipc.events import BatchRead
 from arrowipc.inspection.message_layout import locate_messages
 from arrowipc.metadata.checksums import crc32c
-from arrowipc.read.framing import checksum_of
 
 KEY = b"arrowipc:checksum"
 END = b"\xff\xff\xff\xff\0\0\0\0"

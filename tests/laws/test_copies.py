@@ -17,9 +17,9 @@ from hypothesis import given, settings, strategies as st
 import arrowipc as ipc
 from arrowipc import UsageError
 from arrowipc.columns.extensions import STORED_TIMES
+from arrowipc.decode.framing import survey
 from arrowipc.dissociated.served import messages_of
 from arrowipc.inspection.message_layout import CODECS
-from arrowipc.read.framing import survey
 
 # -- streams, message by message -----------------------------------------------------------------------------
 

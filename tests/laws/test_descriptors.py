@@ -14,7 +14,7 @@ from helpers.processes import rounds, run_python
 
 import arrowipc as ipc
 from arrowipc import opening
-from arrowipc.dataset import fragments
+from arrowipc.multifile import fragments
 from arrowipc.sources import source as sources
 
 COUNT = rounds(3, 300)

@@ -18,9 +18,9 @@ from helpers.processes import printed, rounds, run_python, start
 
 import arrowipc as ipc
 from arrowipc import existing
+from arrowipc.encode import atomic_file
+from arrowipc.encode.atomic_file import KnownPath
 from arrowipc.sources import locks
-from arrowipc.write import atomic_file
-from arrowipc.write.atomic_file import KnownPath
 
 #: How a writer begins; the command line gives a KnownPath to what it writes with.
 WRITERS: dict[str, Callable[[Path], Any]] = {

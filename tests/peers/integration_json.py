@@ -20,9 +20,9 @@ import numpy as np
 
 import arrowipc as ipc
 from arrowipc import Array, Limits, RecordBatch, Schema, UnsupportedError, types
+from arrowipc.decode.decoders import schema_of
+from arrowipc.decode.framing import message_of
 from arrowipc.inspection.message_layout import dictionary_fields, roles_of
-from arrowipc.read.decoders import schema_of
-from arrowipc.read.framing import message_of
 from arrowipc.schemas import schema_message
 from arrowipc.types import DataType, Field
 from arrowipc.values.dtypes import dtype_of

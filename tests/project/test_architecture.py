@@ -34,14 +34,14 @@ UPWARD_TABLE = {
     "columns.column": "columns.array columns.record_batch columns.take values.casts values.dictionary_encode "
     "values.from_python values.libraries values.repr values.to_pandas",
     "columns.record_batch": "cdata.export cdata.import_array columns.take distinct.unifier filters.row_filters "
-    "values.from_python values.pickling values.repr write.batch_writer",
+    "values.from_python values.pickling values.repr encode.batch_writer",
     "columns.tabular": "columns.array columns.record_batch tensors.dense values.from_python values.libraries "
     "values.to_numpy values.to_pandas",
     # Types and schemas: the PyCapsule method, comparison with those of others, text, serialize(), empty_table().
     "datatypes": "cdata.export cdata.import_array",
     "schemas": "cdata.import_array metadata.schema_tables tables values.repr",
     # Messages: pickles and text.
-    "read.framing": "values.pickling values.repr",
+    "decode.framing": "values.pickling values.repr",
     # Tensors: text, pickles and messages.
     "tensors.dense": "tensors.dense_io",
     "tensors.sparse_tensor": "tensors.sparse_io",
@@ -167,7 +167,7 @@ def test_only_the_spark_side_names_pyarrow_or_pyspark():
     for path in sources():
         # Flight is gRPC, which Python has in pyarrow: who calls these functions has its objects already. And pyarrow
         # compares the rows of `--where`.
-        users = (PACKAGE / "dissociated/flight.py", PACKAGE / "dataset/filters.py")
+        users = (PACKAGE / "dissociated/flight.py", PACKAGE / "multifile/filters.py")
         rule = at_the_top if path in users else foreign
         assert "spark" in path.parts or not rule.search(run_time_part(path.read_text())), path
 

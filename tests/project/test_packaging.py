@@ -63,7 +63,7 @@ def test_every_compiled_module_is_found_and_no_other() -> None:
         assert module.__name__ == name
         assert module.__file__ == arrowipc._CompiledFinder.library
     with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("arrowipc.read.nothing")
+        importlib.import_module("arrowipc.decode.nothing")
 
 
 def test_sources_that_are_not_built_say_so(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_an_isolated_interpreter_finds_the_compiled_modules() -> None:
         f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import arrowipc; print(arrowipc.Message.__module__)"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "arrowipc.read.framing", done.stderr
+    assert done.stdout.strip() == "arrowipc.decode.framing", done.stderr
 
 
 def test_a_second_interpreter_gets_an_import_error() -> None:

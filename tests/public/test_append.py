@@ -21,7 +21,7 @@ from helpers.arrays import column_of, ipc_bytes, read
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
-from arrowipc.write import atomic_file
+from arrowipc.encode import atomic_file
 
 WORDS = pa.array(["a", "b", "c"])
 

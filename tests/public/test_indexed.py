@@ -15,7 +15,7 @@ from helpers.web import Web
 
 import arrowipc as ipc
 from arrowipc import UsageError
-from arrowipc.read import file_decoder
+from arrowipc.decode import file_decoder
 
 
 def stream_of(batches: int, rows: int = 3, **options: Any) -> bytes:

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from arrowipc.decode.framing import message_kind
 from arrowipc.dissociated import schemes
 from arrowipc.dissociated.client import connect
 from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.protocol import WITH_BODY, check_offered_tag
 from arrowipc.dissociated.uri import DissociatedUri
 from arrowipc.errors import ArrowIpcError
-from arrowipc.read.framing import message_kind
 from arrowipc.reader import Closing
 
 __all__ = ["check_server"]

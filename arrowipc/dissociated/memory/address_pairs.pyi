@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, final
 
 from arrowipc._core import ReadableBuffer
+from arrowipc.decode.framing import Message
 from arrowipc.limits import Limits
-from arrowipc.read.framing import Message
 
 def write_pairs(message: Message, address: int) -> bytes: ...
 def write_places(message: Message, memory: ReadableBuffer, address: int) -> bytes | None: ...

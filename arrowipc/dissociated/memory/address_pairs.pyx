@@ -16,10 +16,10 @@ from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport load_i64, load_u64
 from arrowipc.inline.plan cimport BatchHeader
-from arrowipc.read.framing cimport Message, Pieces, find_batch, open_apart
+from arrowipc.decode.framing cimport Message, Pieces, find_batch, open_apart
 
 from arrowipc.errors import FormatError
-from arrowipc.read.framing import message_of
+from arrowipc.decode.framing import message_of
 
 cdef enum:
     PAIR = 16

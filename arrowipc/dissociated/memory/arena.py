@@ -16,15 +16,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer
+from arrowipc.decode.framing import message_of
 from arrowipc.dissociated.connection import Connection, Placed, registered
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_places
 from arrowipc.dissociated.memory.receiving import ALIGNMENT, rounded
 from arrowipc.dissociated.memory.segments import BodyMemory, Segment, SegmentedMemory
 from arrowipc.errors import UnsupportedError, UsageError
-from arrowipc.read.framing import message_of
 
 if TYPE_CHECKING:
-    from arrowipc.read.framing import Message
+    from arrowipc.decode.framing import Message
 
 OFFSET_BITS = 48
 #: What a segment begins with when its server has let go of it, where no body lies: clients can do so too.

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, Literal, Self, TypeAlias, final
 
 from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.decode.framing import Message
 from arrowipc.events import BatchRead, DictionaryRead, SchemaRead
 from arrowipc.limits import Limits
-from arrowipc.read.framing import Message
 from arrowipc.schemas import Schema
 
 _ReadDevice: TypeAlias = Callable[[int, int], Any]

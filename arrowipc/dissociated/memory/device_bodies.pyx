@@ -17,13 +17,13 @@ from arrowipc.inline.flatbuf cimport Table, fb_field, fb_table, fb_u8
 from arrowipc.inline.loads cimport inside, load_i64
 from arrowipc.inline.plan cimport BatchHeader, Extent
 from arrowipc.metadata.schema_reader cimport plan_schema
-from arrowipc.read.framing cimport Message, Pieces
-from arrowipc.read.stream_decoder cimport StreamDecoder
+from arrowipc.decode.framing cimport Message, Pieces
+from arrowipc.decode.stream_decoder cimport StreamDecoder
 
 from arrowipc.cdata.export import check_keywords, export_schema
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead, DictionaryRead, SchemaRead
-from arrowipc.read.framing import message_of
+from arrowipc.decode.framing import message_of
 
 cdef object needs_reading(str what):
     return UnsupportedError(f"{what}: that needs a look at memory of a device; copy the data to the CPU first")

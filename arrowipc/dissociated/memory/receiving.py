@@ -11,9 +11,9 @@ from arrowipc.errors import FormatError, LimitError
 from arrowipc.limits import Limits
 
 if TYPE_CHECKING:
+    from arrowipc.decode.framing import Message
     from arrowipc.dissociated.connection import Reads
     from arrowipc.dissociated.memory.address_pairs import Pairs
-    from arrowipc.read.framing import Message
 
 #: What bodies, and buffers that are fetched one by one, begin at multiples of.
 ALIGNMENT = 64

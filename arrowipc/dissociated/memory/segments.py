@@ -21,7 +21,7 @@ from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
 from arrowipc.dissociated.memory.receiving import ALIGNMENT, rounded
 
 if TYPE_CHECKING:
-    from arrowipc.read.framing import Message
+    from arrowipc.decode.framing import Message
 
 
 class Ranges:

@@ -1,8 +1,8 @@
 """Runs of small messages over sockets; see ``dissociated/transports/message_runs.pyx``."""
 
 from arrowipc._core import ReadableBuffer
+from arrowipc.decode.framing import Message
 from arrowipc.limits import Limits
-from arrowipc.read.framing import Message
 
 def read_run(
     stage: ReadableBuffer, start: int, end: int, number: int, limits: Limits | None = None

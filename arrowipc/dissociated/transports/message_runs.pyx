@@ -14,7 +14,7 @@ from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport load_i64, load_u32, load_u64, put32, put64
 from arrowipc.inline.plan cimport LimitsData
-from arrowipc.read.framing cimport Message, Pieces
+from arrowipc.decode.framing cimport Message, Pieces
 
 cdef enum:
     HEADER = 24             # kind, number of file descriptors, zeros: 8 bytes; tag; length

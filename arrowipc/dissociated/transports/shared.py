@@ -20,9 +20,9 @@ from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, 
 from arrowipc.errors import FormatError, UnsupportedError
 
 if TYPE_CHECKING:
+    from arrowipc.decode.framing import Message
     from arrowipc.dissociated.connection import Reads
     from arrowipc.limits import Limits
-    from arrowipc.read.framing import Message
 
 #: Without these, memory could become smaller than what was mapped, and touching the rest ends the process.
 FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW

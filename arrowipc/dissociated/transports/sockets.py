@@ -31,7 +31,7 @@ from arrowipc.limits import Limits
 from arrowipc.sources.locks import locked
 
 if TYPE_CHECKING:
-    from arrowipc.read.framing import Message
+    from arrowipc.decode.framing import Message
 
 #: Magic and version. Another version is another protocol: it is refused, not guessed.
 HELLO = b"arwipc" + struct.pack("<H", 1)

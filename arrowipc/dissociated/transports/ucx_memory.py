@@ -22,10 +22,10 @@ from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.errors import FormatError
 
 if TYPE_CHECKING:
+    from arrowipc.decode.framing import Message
     from arrowipc.dissociated.connection import Reads
     from arrowipc.dissociated.transports.ucx import UcxConnection
     from arrowipc.limits import Limits
-    from arrowipc.read.framing import Message
 
 # -- the server's side ---------------------------------------------------------------------------------------
 

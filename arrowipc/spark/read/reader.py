@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from arrowipc.dataset.partitioning import keys_of
 from arrowipc.errors import FormatError
+from arrowipc.multifile.partitioning import keys_of
 from arrowipc.schemas import Schema
 from arrowipc.sources.files import FoundFile, LeftOut, naming
 from arrowipc.spark.read.sources import ReadOptions

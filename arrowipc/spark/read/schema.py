@@ -10,9 +10,9 @@ from pyspark.sql import types as st
 
 import arrowipc
 from arrowipc import types as at
-from arrowipc.dataset.partitioning import MOST_KEYS, key_type, key_value, keys_of
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.filters.pruning import fields_at
+from arrowipc.multifile.partitioning import MOST_KEYS, key_type, key_value, keys_of
 from arrowipc.schemas import Schema
 from arrowipc.sources.files import FoundFile, naming
 from arrowipc.spark.read.sources import ReadOptions

@@ -1,0 +1,114 @@
+# What turns messages into batches, and keeps the dictionaries that they need.
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
+
+from arrowipc._core cimport Columns, DictionaryPlan, Plan
+from arrowipc.columns.builder cimport ColumnsBuilder
+from arrowipc.columns.record_batch cimport RecordBatch
+from arrowipc.inline.flatbuf cimport Table
+from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Envelope, LimitsData
+from arrowipc.decode.decompress cimport Inflater, Scratch
+from arrowipc.decode.framing cimport Message
+
+# Count and walk: allocate `out` and point its extents into the body; returns Walked. At "strict", no two Buffers share
+# bytes then, which has to be known before a buffer is copied.
+cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t* body, int64_t body_length,
+                int version, int level, const LimitsData* limits) except -1
+# The same for the table of a RecordBatch message, whose codec may be named elsewhere, as Arrow 0.17 did; at "none".
+cdef int locate_batch(Columns out, Plan plan, const Envelope* message, const uint8_t* body,
+                      const LimitsData* limits) except -1
+# All steps, for columns that are kept: `out` has its dictionaries (None: its indices stay unchecked), and the owner of
+# the body as its own.
+cdef int decode_columns(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,
+                        int level, const LimitsData* limits, bint use_threads) except -1
+
+
+cdef struct BatchTarget:
+    # Columns of one plan into which one batch after the other is decoded.
+    ColumnsData* d
+    int64_t* prefix     # plan.source_views + 1 entries, for the walk
+    int64_t room        # data buffers of views that `d` has extents for
+    int codec           # of the last batch, -1: its body was raw
+
+
+# All steps, for columns that are read once and then those of the next batch: into `into`, decompressed to `inflated`
+# (`allowance` bytes at most, whatever `limits` say), and proven at `level` with dictionaries of those `lengths`, as
+# `check_columns` takes them.
+cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope* message, const uint8_t* body,
+                           int level, const int64_t* lengths, Inflater inflater, Scratch* inflated,
+                           const LimitsData* limits, int64_t allowance, int64_t* wanted) noexcept nogil
+
+
+cdef class Dictionary:
+    """One dictionary id as it stands: its values so far."""
+    cdef Columns values                    # None: known, and not needed by the projection
+    cdef ColumnsBuilder builder            # None until the first delta
+    cdef int64_t nbytes
+    cdef list bounds                # [low, high] index per nested encoded field, over all values
+    cdef Columns resolved           # values with their own dictionaries, as of `resolved_at`
+    cdef int64_t resolved_at
+    cdef int64_t piece_bytes        # of `nbytes`, what its last message brought
+
+    cdef Dictionary successor(self)
+
+
+cdef struct TakenDictionary:
+    # What a DictionaryBatch message was.
+    int64_t id
+    bint is_delta
+    int64_t length      # values, with those of the messages before
+
+
+@cython.final
+cdef class Decoder:
+    cdef Plan plan                  # what is read of the schema
+    cdef object columns             # ... as asked for
+    cdef bint keep_stored
+    cdef LimitsData limits
+    cdef int level
+    cdef bint use_threads
+    cdef dict known                 # id -> DictionaryPlan, at every depth of the whole schema
+    cdef dict needed                # the same for `plan`
+    cdef dict entries               # id -> Dictionary
+    cdef int64_t dictionary_bytes
+    cdef int64_t generation         # counts changes of any dictionary
+    cdef tuple current              # resolved dictionaries of `plan`; None: to be made
+    cdef readonly int64_t num_dictionary_batches
+    cdef readonly int64_t num_dictionary_deltas
+    cdef readonly int64_t num_replaced_dictionaries
+    cdef readonly int64_t num_record_batches
+
+    cdef int open(self, Plan whole) except -1
+    cdef int open_as(self, Plan whole, Plan plan) except -1
+    cdef Decoder part(self, object columns)
+    cdef RecordBatch batch_with(self, const Envelope* message, const uint8_t* body, object body_owner,
+                                tuple dictionaries)
+    cdef Columns stored(self, Message message, tuple dictionaries=*)
+    cdef int dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable,
+                        TakenDictionary* taken) except -1
+    cdef bint needs_dictionary(self, const Envelope* message) except -1
+    cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1
+    cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1
+    cdef int forget(self) except -1
+    @cython.final
+    cdef inline tuple resolved(self):
+        """The dictionaries of a batch as they stand."""
+        with cython.critical_section(self):
+            if self.current is None:
+                self.current = self.resolve(self.plan.dictionaries)
+            return self.current
+
+    @cython.final
+    cdef inline RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner):
+        return self.batch_with(message, body, body_owner, self.resolved())
+
+    cdef tuple resolve(self, list wanted)
+    cdef Columns values_of(self, DictionaryPlan wanted)
+
+
+# Refuse a dictionary of so many values and bytes, `all_bytes` with all the others, that may not be kept.
+cdef int check_dictionary(int64_t id, int64_t length, int64_t nbytes, int64_t all_bytes,
+                          const LimitsData* limits) except -1
+cdef dict dictionaries_of(Plan plan)
+cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
+                         bint ensure_native_endian)

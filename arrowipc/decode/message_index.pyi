@@ -1,0 +1,16 @@
+from arrowipc._core import ReadableBuffer, Source
+from arrowipc.decode.framing import Message
+from arrowipc.limits import Limits
+
+def find_message(
+    source: Source, start: int, *, schemas: bool = False, there: bool = False, limits: Limits | None = None
+) -> tuple[int, int, Message] | None: ...
+def find_schema(source: Source, end: int, limits: Limits | None = None) -> tuple[int, int, Message | None]: ...
+
+class StreamIndex:
+    def __init__(self, start: int, size: int, limits: Limits | None = None) -> None: ...
+    size: int
+    next: int
+    complete: bool
+    def wanted(self, near: int) -> tuple[int, int]: ...
+    def scan(self, window: ReadableBuffer | Source, start: int) -> None: ...
