@@ -15,15 +15,18 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, by default that of ``sys.argv``, and return the exit code."""
-    missing = []
-    for name in ("click", "rich"):
-        try:
-            __import__(name)
-        except ImportError:
-            missing.append(name)
-    if missing:
-        print(f"arrowipc: {missing_package('the command line', *missing)}", file=sys.stderr)
-        return 4
-    from arrowipc.cli.app import run
+    try:
+        missing = []
+        for name in ("click", "rich"):
+            try:
+                __import__(name)
+            except ImportError:
+                missing.append(name)
+        if missing:
+            print(f"arrowipc: {missing_package('the command line', *missing)}", file=sys.stderr)
+            return 4
+        from arrowipc.cli.app import run
 
-    return run(sys.argv[1:] if arguments is None else list(arguments))
+        return run(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt:  # while modules load; `run` has its own words for it later
+        return 130

@@ -62,6 +62,13 @@ def test_help_lists_every_command_and_every_exit_code_without_loading_them():
     assert "numpy" not in done.stderr
 
 
+def test_an_interrupt_while_modules_load_ends_the_command_without_a_traceback(tmp_path):
+    (tmp_path / "rich.py").write_text("raise KeyboardInterrupt\n")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from arrowipc.cli import main; sys.exit(main([]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_without_its_packages_the_command_says_what_to_install():
     code = "import sys; sys.modules.update(%s); from arrowipc.cli import main; sys.exit(main([]))"
     for hidden, words in (
