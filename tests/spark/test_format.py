@@ -224,6 +224,25 @@ def test_torn_files_and_streams(spark: SparkSession, tmp_path: Path) -> None:
     assert merged.schema.simpleString() == "struct<id:bigint>"
 
 
+def test_a_split_of_a_stream_is_read_up_to_its_end(spark: SparkSession, tmp_path: Path, conf: Any) -> None:
+    """A task looks at no message behind its split, and the schema needs the first message alone."""
+    spark.range(0, 10_000, 1, 1).write.format("arrowipc").options(format="stream", batchRows="1000").save(
+        str(tmp_path / "s")
+    )
+    path = one_file(tmp_path / "s")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) * 3 // 4] + bytes([1]) * (len(whole) // 4))
+    for checksum in path.parent.glob(".*.crc"):
+        checksum.unlink()
+    conf("spark.sql.files.maxPartitionBytes", str(len(whole) // 2))
+    conf("spark.sql.files.openCostInBytes", "0")
+    rows = load(spark, tmp_path / "s").rdd
+    assert rows.getNumPartitions() == 2
+    assert [row.id for row in spark.sparkContext.runJob(rows, list, [0])] == [*range(5000)]
+    with pytest.raises(Exception, match=f"(?s){path.name}.*cut short"):
+        spark.sparkContext.runJob(rows, list, [1])
+
+
 def test_a_file_that_changes_is_named(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(0, 100, 1, 1).write.format("arrowipc").save(str(tmp_path / "out"))
     frame, changed = load(spark, tmp_path / "out"), one_file(tmp_path / "out")

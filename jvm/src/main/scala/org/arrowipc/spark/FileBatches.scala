@@ -31,7 +31,7 @@ private final class FileBatches(
   Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => close()))
   private val (file, reader, numbers) = try FileBatches.named(path.toString) {
     val allocator = kept(new RootAllocator)
-    val file = kept(FileBatches.open(path, split.fileSize, options, configuration))
+    val file = kept(FileBatches.open(path, split.fileSize, split.start + split.length, options, configuration))
     val reader = kept(new BatchReader.OfFile(file, wanted, options, allocator))
     val own = file.batches.indices.filter { number =>
       val start = file.batches(number).offset
@@ -79,8 +79,8 @@ private final class FileBatches(
 }
 
 private object FileBatches {
-  /** Open a file of a size that a listing gave. */
-  def open(path: Path, size: Long, options: ReadOptions, configuration: Configuration): IpcFile = {
+  /** Open a file of a size that a listing gave; of a stream, what begins before `end`. */
+  def open(path: Path, size: Long, end: Long, options: ReadOptions, configuration: Configuration): IpcFile = {
     val source = try {
       path.getFileSystem(configuration) match {
         case _: LocalFileSystem | _: RawLocalFileSystem => Source.local(path.toUri.getPath)
@@ -94,7 +94,7 @@ private object FileBatches {
         throw new ArrowIpcException.Usage(s"the file had $size bytes when it was listed and has ${source.size} now; " +
           "run REFRESH TABLE, or create the DataFrame again")
       }
-      IpcFile.open(source, options)
+      IpcFile.open(source, options, end = end)
     } catch {
       case error: Throwable =>
         source.close()

@@ -75,10 +75,13 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
 
   // -- streams -------------------------------------------------------------------------------------------------
 
-  /** Take the messages from a byte on; of a schema that is known already there is no message. */
-  private def walk(start: Long): Unit = {
+  /**
+   * Take the messages that begin between two bytes, and the first in any case; of a schema that is known already there
+   * is no message.
+   */
+  private def walk(start: Long, end: Long): Unit = {
     var at = start
-    try Metadata.guarded("the stream")(while (at < source.size) at = step(at))
+    try Metadata.guarded("the stream")(while (at < source.size && (at < end || found == null)) at = step(at))
     catch { case error: ArrowIpcException if found != null => torn = Some(Fault(at, error)) }
     Format.unless(found != null && source.size > 0, "not an Arrow stream: it ends before its schema")
   }
@@ -158,15 +161,16 @@ object IpcFile {
   final case class Fault(offset: Long, error: ArrowIpcException)
 
   /**
-   * Read the footer of a file, or the headers of a stream; the source is this file's from then on. With a given schema,
-   * a stream may lack its own.
+   * Read the footer of a file, or the headers of a stream that begin before `end`, and its schema in any case; the
+   * source is this file's from then on. With a given schema, a stream may lack its own.
    */
-  def open(source: Source, options: ReadOptions, given: Schema = null): IpcFile = Metadata.guarded("the file") {
+  def open(source: Source, options: ReadOptions, given: Schema = null, end: Long = Long.MaxValue)
+      : IpcFile = Metadata.guarded("the file") {
     val magic = source.read(0, math.min(Magic.remaining, source.size).toInt) == Magic
     Format.unless(magic || options.format != "file", "not an Arrow file: it does not begin with ARROW1")
     val file = new IpcFile(source)
     file.found = given
-    if (!magic || options.format == "stream") file.walk(0) else file.readFooter()
+    if (!magic || options.format == "stream") file.walk(0, end) else file.readFooter()
     Plan.of(file.schema.getFields) // refuses what is no schema
     file
   }
@@ -175,7 +179,7 @@ object IpcFile {
   private[spark] def rest(source: Source, schema: Schema, start: Long): IpcFile = {
     val file = new IpcFile(source)
     file.found = schema
-    file.walk(start)
+    file.walk(start, Long.MaxValue)
     file
   }
 
