@@ -4,31 +4,36 @@ Each cell is a stream of ten rows (then 1 to 1,000) of a timestamp, a number, a 
 one or ten columns kept beside it. The column is in Spark's cache; two tasks at a time send it to Python workers, which
 send rows back to a sink that drops them. pyarrow opens each cell as a stream and joins the tables; arrowipc is
 ``decode_payload_batches`` in ``mapInArrow``, or ``decode_payloads`` and the column function ``from_arrow``, which the
-session's jar runs in the JVM, and Python with ``engine="python"``; no decode sends the same number of rows, made once,
-again and again: the ceiling for any decoder in Python. To encode, arrays of the same rows are in the cache; arrowipc is
-``to_arrow``, in the JVM and in Python. Needs PySpark and Java.
+session's jar runs in the JVM, and Python with ``engine="python"``; Python UDF is a function that opens a cell with
+pyarrow and returns Python's values; no decode sends the same number of rows, made once, again and again: the ceiling
+for any decoder in Python; Spark's inline makes rows of arrays that are in the cache already: that for any decoder in
+the JVM. To encode, arrays of the same rows are in the cache; arrowipc is ``to_arrow``, in the JVM and in Python. Needs
+PySpark and Java.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from measuring import data
-from measuring.race import Runs, question, size
+from measuring.race import Run, Runs, question, size
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("default:PySpark does not yet fully support pandas")]
 
 OUTPUT_ROWS, DISTINCT, SOME = 10_000, 10_000, size(400_000, 50)
-PEERS = "no decode, arrowipc, arrowipc in Python, pyarrow"
+PEERS = "no decode, arrowipc, arrowipc in Python, pyarrow, Python UDF, Spark's inline"
 DDL = "at timestamp, number int, word string, value double, flag boolean"
 Batches = Iterable[Any]
 
 
-def different_payloads(count: int, rows: int) -> list[bytes]:
+def different_payloads(count: int, rows: int, codec: str | None) -> list[bytes]:
     """Return streams of so many rows each."""
     random, batches = np.random.default_rng(1), []
     for number in range(count):
@@ -41,7 +46,7 @@ def different_payloads(count: int, rows: int) -> list[bytes]:
             "flag": pa.array(random.random(rows) < 0.5),
         }
         batches.append(pa.record_batch(columns))
-    return [data.stream([batch]) for batch in batches]
+    return [data.stream([batch], compression=codec) for batch in batches]
 
 
 def by_pyarrow(batches: Batches) -> Iterator[Any]:
@@ -61,6 +66,10 @@ def by_arrowipc(schema: Any, batches: Batches) -> Iterator[Any]:
     return decode_payload_batches(batches, "payload", schema)
 
 
+def values_of(cell):  # type: ignore[no-untyped-def]  # by annotations, Spark would take it for a function of columns
+    return pa.ipc.open_stream(cell).read_all().to_pylist()
+
+
 def without_decoding(rows: Any, each: int, batches: Batches) -> Iterator[Any]:
     """Send as many rows as the cells hold, which are there already."""
     for batch in batches:
@@ -72,13 +81,13 @@ def without_decoding(rows: Any, each: int, batches: Batches) -> Iterator[Any]:
 
 
 @lru_cache(1)
-def cached(spark: Any, count: int, each: int) -> tuple[Any, pa.RecordBatch]:
+def cached(spark: Any, count: int, each: int, codec: str | None = None) -> tuple[Any, pa.RecordBatch]:
     """Return a column of payloads in Spark's cache, which the one before leaves, and rows that are ready to be sent."""
     from pyspark import cloudpickle
 
     # The workers cannot import the benchmarks: what they run is sent to them whole.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    payloads = different_payloads(min(count, max(DISTINCT // each, 1)), each)
+    payloads = different_payloads(min(count, max(DISTINCT // each, 1)), each, codec)
     tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads]
     tables *= -(-OUTPUT_ROWS // (each * len(tables)))
     column = pa.record_batch({"payload": pa.array(payloads, pa.binary())})
@@ -93,14 +102,35 @@ def cached(spark: Any, count: int, each: int) -> tuple[Any, pa.RecordBatch]:
     return cells, pa.concat_tables(tables).combine_chunks().to_batches()[0].slice(0, OUTPUT_ROWS)
 
 
-def runs_of(spark: Any, count: int, each: int, kept: int = 0) -> Runs:
+def processor_time() -> float:
+    """Return the seconds that this process, and all that it started, computed so far."""
+    times, parents = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            words = path.read_text().rpartition(")")[2].split()
+            times[int(path.parent.name)] = sum(map(int, words[11:15]))
+            parents[int(path.parent.name)] = int(words[1])
+    ours = {os.getpid()}
+    while more := {child for child, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(times.get(each, 0) for each in ours) / os.sysconf("SC_CLK_TCK")
+
+
+def timed(run: Run) -> float:
+    """Return the processor time of a run in seconds."""
+    before = processor_time()
+    run()
+    return processor_time() - before
+
+
+def runs_of(spark: Any, count: int, each: int, kept: int = 0, codec: str | None = None) -> Runs:
     """Return runs over payloads of `each` rows and columns to keep: by our functions, by pyarrow, without decoding."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
     from arrowipc.spark import decode_payloads, from_arrow
 
-    cells, ready = cached(spark, count, each)
+    cells, ready = cached(spark, count, each, codec)
     keep = [f"kept{number}" for number in range(kept)]
     key = F.monotonically_increasing_id() % 100
     columns = [(key if number % 2 else F.concat(F.lit("key "), key)).alias(name) for number, name in enumerate(keep)]
@@ -110,7 +140,12 @@ def runs_of(spark: Any, count: int, each: int, kept: int = 0) -> Runs:
         values = pa.array(np.arange(ready.num_rows) % 100)
         column = values if number % 2 else pa.array([f"key {value}" for value in values.to_pylist()])
         ready = ready.add_column(number, name, column)
+    arrays = cells.select(*keep, from_arrow("payload", DDL).alias("rows")).cache()
+    kinds = DDL.replace(" ", ":").replace(",:", ",")
+    function = F.udf(values_of, f"array<struct<{kinds}>>")
     frames = {
+        "Spark's inline": lambda: arrays.select(*keep, F.inline("rows")),
+        "Python UDF": lambda: cells.select(*keep, F.inline(function("payload"))),
         "no decode": lambda: cells.mapInArrow(partial(without_decoding, ready, each), output),
         "pyarrow": lambda: cells.mapInArrow(by_pyarrow, output),
         "mapInArrow": lambda: cells.mapInArrow(partial(by_arrowipc, StructType.fromDDL(DDL)), output),
@@ -144,18 +179,41 @@ def test_map(spark: Any, beside: str) -> Runs:
     return {beside: runs[beside], "arrowipc": runs["mapInArrow"]}
 
 
-@question("Spark: `{function}`, beside no decoding", PEERS, unit="payload", baseline="no decode")
+@question(
+    "Spark: `{function}`, beside no decoding, processor time", PEERS, unit="payload", baseline="no decode", timed=True
+)
 @pytest.mark.parametrize("rows", [1, 10, 100, 1000])
 @pytest.mark.parametrize("kept", [0, 1, 10])
 @pytest.mark.parametrize("function", ["decode_payloads", "from_arrow"])
 def test_functions(spark: Any, function: str, kept: int, rows: int) -> tuple[Runs, int]:
     count = min(size(1_000_000, 1_000) // rows, size(40_000, 50))
     runs = runs_of(spark, count, rows, kept)
-    ours = {"arrowipc": runs[f"{function} jvm"], "arrowipc in Python": runs[f"{function} python"]}
-    return {"no decode": runs["no decode"], **ours, "pyarrow": runs["pyarrow"]}, count
+    ours = {"arrowipc": f"{function} jvm", "arrowipc in Python": f"{function} python"}
+    names = {name: name for name in ("no decode", "pyarrow", "Python UDF", "Spark's inline")} | ours
+    return {name: partial(timed, runs[run]) for name, run in names.items()}, count
 
 
-@question("Spark: `to_arrow`", "arrowipc, arrowipc in Python", unit="payload", baseline="arrowipc in Python")
+@question(
+    "Spark: `decode_payloads` of ZSTD payloads, processor time",
+    "arrowipc, arrowipc in Python",
+    unit="payload",
+    baseline="arrowipc in Python",
+    timed=True,
+)
+def test_compressed(spark: Any) -> tuple[Runs, int]:
+    count = size(10_000, 50)
+    runs = runs_of(spark, count, 100, codec="zstd")
+    ways = {"arrowipc": "decode_payloads jvm", "arrowipc in Python": "decode_payloads python"}
+    return {name: partial(timed, runs[run]) for name, run in ways.items()}, count
+
+
+@question(
+    "Spark: `to_arrow`, processor time",
+    "arrowipc, arrowipc in Python",
+    unit="payload",
+    baseline="arrowipc in Python",
+    timed=True,
+)
 @pytest.mark.parametrize("rows", [1, 10, 100, 1000])
 def test_encoding(spark: Any, rows: int) -> Iterator[tuple[Runs, int]]:
     from arrowipc.spark import from_arrow, to_arrow
@@ -169,5 +227,6 @@ def test_encoding(spark: Any, rows: int) -> Iterator[tuple[Runs, int]]:
         payloads.write.format("noop").mode("overwrite").save()
         return count
 
-    yield {"arrowipc": partial(run, "jvm"), "arrowipc in Python": partial(run, "python")}, count
+    ways = {"arrowipc": "jvm", "arrowipc in Python": "python"}
+    yield {name: partial(timed, partial(run, engine)) for name, engine in ways.items()}, count
     arrays.unpersist()
