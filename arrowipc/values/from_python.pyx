@@ -788,10 +788,11 @@ def add_to_each(list batches not None, position, field, values):
     from arrowipc.values.inference import infer_schema
 
     cdef RecordBatch batch = batches[0]
-    cdef int64_t count = batch.d.plan.n_columns, start = 0, place = integer_of("column", position)
+    cdef int64_t count = batch.d.plan.n_columns, start = 0
     cdef list fields = list(batch.schema.fields), columns, out = []
     cdef Array array
     cdef Plan plan
+    place = integer_of("column", position)
     if not -count <= place <= count:
         raise NotFoundError(f"column index {position} is out of range: the batch has {count} columns")
     field = own(field, Field)

@@ -143,6 +143,9 @@ def test_a_column_is_added_to_each_batch():
         assert ours.add_column(i, "y", column) == theirs.add_column(max(i, 0), "y", column)
     with pytest.raises(ipc.UsageError, match="column 'y': 1 values are null"):
         ours.append_column(ipc.field("y", "int64", nullable=False), column)
+    for i in (2, -2, 1 << 63, -(1 << 100)):
+        with pytest.raises(ipc.NotFoundError, match=f"column index {i} is out of range: the batch has 1 columns"):
+            ours.add_column(i, "y", column)
 
 
 def test_structs_are_flattened():
