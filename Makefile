@@ -85,7 +85,7 @@ SANITIZERS = ARROWIPC_SANITIZED=1 PYTHONMALLOC=malloc \
 .PHONY: help
 help: ## list the commands
 	@echo 'make <command>, one of:'; echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo; sed -n 's/^#   /  /p' $(firstword $(MAKEFILE_LIST))
 
 # ---- use ---------------------------------------------------------------------------------------------------------
@@ -142,6 +142,7 @@ nightly: $(TORCH) ## what .ci/run leaves out and a release needs: all slow tests
 	@$(MAKE) campaign
 	@$(MAKE) plant
 	@$(MAKE) fuzz SECONDS=600
+	@$(if $(DEBIAN),$(MAKE) arm64,echo 'note: no Debian on x86-64 is here, whose packages make arm64 needs')
 	@$(if $(FREE_PYTHON),$(MAKE) free-threaded PYTHON=$(FREE_PYTHON),echo 'note: no free-threaded Python is here')
 
 .PHONY: lint
@@ -186,6 +187,12 @@ fuzz: $(if $(GUIDED),$(GUIDING)) $(TEST) ## feed broken bytes to every way in: m
 .PHONY: plant
 plant: $(TEST) java ## plant faults in the library, and say which of them no test notices: make plant ARGS="'name of a fault'"
 	@$(WITH_SPARK) $(SHORT_LIVED) $(PY) tools/plant.py --side-by-side $(SIDE_BY_SIDE) $(ARGS)
+
+# Debian has the compiler, the emulator and the target's Python; they are unpacked into build/arm64, once.
+DEBIAN = $(shell uname -m | grep -q x86_64 && grep -x ID=debian /etc/os-release)
+.PHONY: arm64
+arm64: | $(BASE) ## build for ARM (a cross compiler), and run the tests in an emulated processor: make arm64 ARGS="decode payloads"
+	@$(PY) tools/arm64.py $(ARGS)
 
 .PHONY: coverage
 coverage: $(TEST) java ## run the tests and report which lines of the Python part they reach
