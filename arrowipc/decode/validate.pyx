@@ -175,10 +175,10 @@ cdef int check_entries(const ColumnsData* d, int32_t f, Fault* fault) noexcept n
 
 
 # RFC 3629 as a function of four neighbouring bytes, so that many positions are decided at once, 5.6 GB/s for text of
-# any script with the vectors that every x86-64 has; walking from one character to the next gives 2.6. With AVX2, three
-# lookups by half bytes say which rules a byte and the one before it break (18 GB/s; J. Keiser and D. Lemire,
-# "Validating UTF-8 in less than one instruction per byte", 2020). In C: Cython cannot compile a function for a second
-# instruction set.
+# any script with the vectors that every x86-64 has; walking from one character to the next gives 2.6. With AVX2 or
+# NEON, three lookups by half bytes say which rules a byte and the one before it break (AVX2: 18 GB/s; J. Keiser and
+# D. Lemire, "Validating UTF-8 in less than one instruction per byte", 2020). In C: Cython cannot compile a function for
+# a second instruction set.
 cdef extern from * nogil:
     """
     #include <stdint.h>
@@ -216,10 +216,33 @@ cdef extern from * nogil:
         return bad >> 31 == 0;
     }
 
+    /* Vectors of bytes that have a lookup of 16 entries: AVX2 and NEON. */
     #if defined(__GNUC__) && defined(__x86_64__)
     #include <immintrin.h>
-    #define ARROWIPC_AVX2 __attribute__((target("avx2")))
+    #define UTF8_VECTORS __attribute__((target("avx2")))
+    #define UTF8_HAS_VECTORS __builtin_cpu_supports("avx2")
+    typedef __m256i utf8_vector;
+    #define utf8_each(byte) _mm256_set1_epi8((char) (byte))
+    #define utf8_above(x, byte) _mm256_subs_epu8(x, utf8_each(byte))
+    #define utf8_upper_half(x) _mm256_and_si256(_mm256_srli_epi16(x, 4), utf8_each(15))
+    #define utf8_rules(table, halves) _mm256_shuffle_epi8( \
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *) (table))), halves)
+    #define utf8_is_ascii(x) (_mm256_movemask_epi8(x) == 0)
+    #define utf8_is_zero(x) _mm256_testz_si256(x, x)
+    #elif defined(__GNUC__) && defined(__aarch64__)
+    #include <arm_neon.h>
+    #define UTF8_VECTORS
+    #define UTF8_HAS_VECTORS 1
+    typedef uint8x16_t utf8_vector;
+    #define utf8_each(byte) vdupq_n_u8(byte)
+    #define utf8_above(x, byte) vqsubq_u8(x, utf8_each(byte))
+    #define utf8_upper_half(x) vshrq_n_u8(x, 4)
+    #define utf8_rules(table, halves) vqtbl1q_u8(vld1q_u8(table), halves)
+    #define utf8_is_ascii(x) (vmaxvq_u8(x) < 0x80)
+    #define utf8_is_zero(x) (vmaxvq_u8(x) == 0)
+    #endif
 
+    #if defined(UTF8_VECTORS)
     /* Rules that a byte and the one before it may break, a bit each: the three lookups agree on what is broken. */
     enum {
         U_SHORT = 1,        /* a lead byte, and no continuation */
@@ -244,46 +267,46 @@ cdef extern from * nogil:
         U_SHORT, U_SHORT, U_SHORT, U_SHORT, U_SHORT, U_SHORT, U_SHORT, U_SHORT, U_NEXT | U_E0 | U_F0,
         U_NEXT | U_E0 | U_F4, U_NEXT | U_ED | U_F4, U_NEXT | U_ED | U_F4, U_SHORT, U_SHORT, U_SHORT, U_SHORT};
 
-    /* The rules of `table` for 32 half bytes. */
-    ARROWIPC_AVX2 static inline __m256i utf8_rules(const uint8_t *table, __m256i halves) {
-        return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *) table)),
-                                   _mm256_and_si256(halves, _mm256_set1_epi8(15)));
+    UTF8_VECTORS static inline utf8_vector utf8_load(const uint8_t *p) {
+        utf8_vector x;
+        memcpy(&x, p, sizeof(x));
+        return x;
     }
 
-    ARROWIPC_AVX2 static inline __m256i utf8_faults32(const uint8_t *p, __m256i b) {
-        __m256i one = _mm256_loadu_si256((const __m256i *) (p - 1));
-        __m256i two = _mm256_loadu_si256((const __m256i *) (p - 2));
-        __m256i three = _mm256_loadu_si256((const __m256i *) (p - 3));
-        __m256i broken = _mm256_and_si256(
-            _mm256_and_si256(utf8_rules(utf8_upper, _mm256_srli_epi16(one, 4)), utf8_rules(utf8_lower, one)),
-            utf8_rules(utf8_next, _mm256_srli_epi16(b, 4)));
+    UTF8_VECTORS static inline utf8_vector utf8_broken(const uint8_t *p, utf8_vector b) {
+        utf8_vector one = utf8_load(p - 1), two = utf8_load(p - 2), three = utf8_load(p - 3);
+        utf8_vector broken = utf8_rules(utf8_upper, utf8_upper_half(one))
+            & utf8_rules(utf8_lower, one & utf8_each(15)) & utf8_rules(utf8_next, utf8_upper_half(b));
         /* Bit 7: E0..FF two places back or F0..FF three places back want a second continuation here. */
-        __m256i wanted = _mm256_or_si256(_mm256_subs_epu8(two, _mm256_set1_epi8(0xE0 - 0x80)),
-                                         _mm256_subs_epu8(three, _mm256_set1_epi8(0xF0 - 0x80)));
-        return _mm256_xor_si256(broken, _mm256_and_si256(wanted, _mm256_set1_epi8((char) 0x80)));
+        utf8_vector wanted = utf8_above(two, 0xE0 - 0x80) | utf8_above(three, 0xF0 - 0x80);
+        return broken ^ (wanted & utf8_each(0x80));
     }
 
-    /* 128 bytes at a time: those that are ASCII, with the three before them, are looked at no further. */
-    ARROWIPC_AVX2 static int64_t utf8_blocks_avx2(const uint8_t *p, int64_t n, int *text) {
-        __m256i bad = _mm256_setzero_si256(), b[4], any;
+    /* Four vectors at a time: those that are ASCII, with the three bytes before them, are looked at no further. */
+    UTF8_VECTORS static int64_t utf8_by_vectors(const uint8_t *p, int64_t n, int *text) {
+        const int64_t width = sizeof(utf8_vector);
+        utf8_vector bad = utf8_each(0), b[4], any;
         int64_t i, k;
-        for (i = 0; i + 128 <= n; i += 128) {
-            any = _mm256_loadu_si256((const __m256i *) (p + i - 3));
+        for (i = 0; i + 4 * width <= n; i += 4 * width) {
+            any = utf8_load(p + i - 3);
             for (k = 0; k < 4; k++) {
-                b[k] = _mm256_loadu_si256((const __m256i *) (p + i + 32 * k));
-                any = _mm256_or_si256(any, b[k]);
+                b[k] = utf8_load(p + i + width * k);
+                any |= b[k];
             }
-            if (_mm256_movemask_epi8(any) == 0)
+            if (utf8_is_ascii(any))
                 continue;
             *text = 2;
             for (k = 0; k < 4; k++)
-                bad = _mm256_or_si256(bad, utf8_faults32(p + i + 32 * k, b[k]));
+                bad |= utf8_broken(p + i + width * k, b[k]);
         }
         /* C0, C1 and F5..FF show here at the byte behind them, elsewhere themselves: the last one is left over. */
-        return _mm256_testz_si256(bad, bad) ? i - 1 : -1;
+        return utf8_is_zero(bad) ? i - 1 : -1;
     }
+    #endif
 
-    ARROWIPC_AVX2 static int rising32_avx2(const uint8_t *p, int64_t n) {
+    #if defined(__GNUC__) && defined(__x86_64__)
+    __attribute__((target("avx2")))
+    static int rising32_avx2(const uint8_t *p, int64_t n) {
         return rising32_loop(p, n);
     }
     #endif
@@ -297,9 +320,9 @@ cdef extern from * nogil:
     }
 
     static int64_t utf8_blocks(const uint8_t *p, int64_t n, int *text) {
-    #if defined(__GNUC__) && defined(__x86_64__)
-        if (n >= 128 && __builtin_cpu_supports("avx2"))
-            return utf8_blocks_avx2(p, n, text);
+    #if defined(UTF8_VECTORS)
+        if (n >= 128 && UTF8_HAS_VECTORS)
+            return utf8_by_vectors(p, n, text);
     #endif
         return 0;
     }

@@ -1,4 +1,4 @@
-# CRC-32C (Castagnoli; RFC 3720): by carry-less products (of 512 or 128 bits), by the instruction of ARM, or by tables.
+# CRC-32C (Castagnoli; RFC 3720): by carry-less products (of 512 or 128 bits), by words, or by tables.
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef extern from * nogil:
@@ -6,9 +6,49 @@ cdef extern from * nogil:
     #include <stdint.h>
     #include <string.h>
 
+    /* What a processor has: the product of two polynomials of 64 bits, and the register's step by a word or a byte. */
+    #if defined(__GNUC__) && defined(__x86_64__)
+    #include <immintrin.h>
+    #define CRC_WORDS __attribute__((target("sse4.2")))
+    #define CRC_FOLDED __attribute__((target("sse4.2,pclmul")))
+    #define CRC_AVX __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
+    #define CRC_HAS_WORDS __builtin_cpu_supports("sse4.2")
+    #define CRC_HAS_FOLDED (CRC_HAS_WORDS && __builtin_cpu_supports("pclmul"))
+    #define crc_word(c, word) (uint32_t) _mm_crc32_u64(c, word)
+    #define crc_byte _mm_crc32_u8
+    #define crc_low(x, k) (crc_pair) _mm_clmulepi64_si128((__m128i) (x), (__m128i) (k), 0)
+    #define crc_high(x, k) (crc_pair) _mm_clmulepi64_si128((__m128i) (x), (__m128i) (k), 0x11)
+    #elif defined(__GNUC__) && defined(__aarch64__) && (defined(__linux__) || defined(__APPLE__))
+    #include <arm_acle.h>
+    #include <arm_neon.h>
+    #if defined(__linux__)
+    #include <sys/auxv.h>
+    #define CRC_WORDS __attribute__((target("+crc")))
+    #define CRC_FOLDED __attribute__((target("+crc+crypto")))
+    #define CRC_HAS_WORDS ((getauxval(AT_HWCAP) & HWCAP_CRC32) != 0)
+    #define CRC_HAS_FOLDED (CRC_HAS_WORDS && (getauxval(AT_HWCAP) & HWCAP_PMULL) != 0)
+    #else
+    #define CRC_WORDS       /* All Macs have both. */
+    #define CRC_FOLDED
+    #define CRC_HAS_WORDS 1
+    #define CRC_HAS_FOLDED 1
+    #endif
+    #define crc_word __crc32cd
+    #define crc_byte __crc32cb
+    #define crc_low(x, k) (crc_pair) vmull_p64((poly64_t) (x)[0], (poly64_t) (k)[0])
+    #define crc_high(x, k) (crc_pair) vmull_high_p64((poly64x2_t) (x), (poly64x2_t) (k))
+    #else
+    #define CRC_HAS_WORDS 0
+    #define CRC_HAS_FOLDED 0
+    #endif
+
+    static int crc_has_words, crc_has_folded;
+
     static uint32_t crc_table[8][256];
 
     static void crc_init(void) {
+        crc_has_words = CRC_HAS_WORDS;
+        crc_has_folded = CRC_HAS_FOLDED;
         for (int i = 0; i < 256; i++) {
             uint32_t c = (uint32_t) i;
             for (int k = 0; k < 8; k++)
@@ -32,41 +72,36 @@ cdef extern from * nogil:
         return c;
     }
 
-    #if defined(__GNUC__) && defined(__x86_64__)
-    #include <immintrin.h>
-    #define CRC_SSE __attribute__((target("sse4.2,pclmul")))
-    #define CRC_AVX __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
-
-    /* `x`, moved on as far as `k` says, and `next`. */
-    CRC_SSE static inline __m128i crc_fold(__m128i x, __m128i k, __m128i next) {
-        return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0), _mm_clmulepi64_si128(x, k, 0x11)), next);
-    }
-
-    CRC_SSE static uint32_t crc_sse(uint32_t crc, const uint8_t *p, int64_t n) {
-        uint64_t c = crc, word, words[8];
-        if (n >= 128) {
-            /* x^(512 + 31) and x^(512 - 33); four at once, as a product takes 4 to 7 cycles */
-            __m128i x[4], k = _mm_set_epi32(0, (int) 0x9E4ADDF8u, 0, 0x740EEF02);
-            for (int i = 0; i < 4; i++)
-                x[i] = _mm_loadu_si128((const __m128i *) (p + 16 * i));
-            x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128((int) crc));
-            for (p += 64, n -= 64; n >= 64; p += 64, n -= 64)
-                for (int i = 0; i < 4; i++)
-                    x[i] = crc_fold(x[i], k, _mm_loadu_si128((const __m128i *) (p + 16 * i)));
-            memcpy(words, x, 64);
-            c = 0;
-            for (int i = 0; i < 8; i++)
-                c = _mm_crc32_u64(c, words[i]);
-        }
+    #if defined(CRC_WORDS)
+    CRC_WORDS static uint32_t crc_words(uint32_t c, const uint8_t *p, int64_t n) {
+        uint64_t word;
         for (; n >= 8; p += 8, n -= 8) {
             memcpy(&word, p, 8);
-            c = _mm_crc32_u64(c, word);
+            c = crc_word(c, word);
         }
-        while (n-- > 0)
-            c = _mm_crc32_u8((uint32_t) c, *p++);
-        return (uint32_t) c;
+        for (; n > 0; p++, n--)
+            c = crc_byte(c, *p);
+        return c;
     }
 
+    typedef uint64_t crc_pair __attribute__((vector_size(16)));
+
+    /* Of 128 bytes and more. */
+    CRC_FOLDED static uint32_t crc_folded(uint32_t c, const uint8_t *p, int64_t n) {
+        /* x^(512 + 31) and x^(512 - 33) move by 64 bytes; four at once, as a product takes 2 to 7 cycles */
+        crc_pair x[4], next, k = {0x740EEF02u, 0x9E4ADDF8u};
+        memcpy(x, p, 64);
+        x[0][0] ^= c;
+        for (p += 64, n -= 64; n >= 64; p += 64, n -= 64)
+            for (int i = 0; i < 4; i++) {
+                memcpy(&next, p + 16 * i, 16);
+                x[i] = crc_low(x[i], k) ^ crc_high(x[i], k) ^ next;
+            }
+        return crc_words(crc_words(0, (const uint8_t *) x, 64), p, n);
+    }
+    #endif
+
+    #if defined(CRC_AVX)
     /* The same for each 128 bits. */
     CRC_AVX static inline __m512i crc_fold_wide(__m512i x, __m512i k, __m512i next) {
         return _mm512_ternarylogic_epi64(
@@ -78,7 +113,7 @@ cdef extern from * nogil:
         __m512i k = _mm512_set4_epi32(0, (int) 0xB9E02B86u, 0, (int) 0xDCB17AA4u);
         __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128),
                 d = _mm512_loadu_si512(p + 192);
-        uint64_t words[8], last = 0;
+        uint64_t words[8];
         a = _mm512_xor_si512(a, _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, crc));
         for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
             a = crc_fold_wide(a, k, _mm512_loadu_si512(p));
@@ -89,12 +124,9 @@ cdef extern from * nogil:
         k = _mm512_set4_epi32(0, (int) 0x9E4ADDF8u, 0, 0x740EEF02);
         a = crc_fold_wide(crc_fold_wide(crc_fold_wide(a, k, b), k, c), k, d);
         _mm512_storeu_si512(words, a);
-        for (int i = 0; i < 8; i++)
-            last = _mm_crc32_u64(last, words[i]);
-        return crc_sse((uint32_t) last, p, n);
+        crc = crc_words(0, (const uint8_t *) words, 64);
+        return n >= 128 ? crc_folded(crc, p, n) : crc_words(crc, p, n);
     }
-    #elif defined(__ARM_FEATURE_CRC32)
-    #include <arm_acle.h>
     #endif
 
     /* a * b modulo the polynomial; x^0 is the highest bit. */
@@ -113,20 +145,15 @@ cdef extern from * nogil:
     }
 
     static uint32_t crc_next(uint32_t c, const uint8_t *p, int64_t n) {
-    #if defined(__GNUC__) && defined(__x86_64__)
+    #if defined(CRC_AVX)
         if (n >= 512 && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f"))
             return crc_avx(c, p, n);
-        if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul"))
-            return crc_sse(c, p, n);
-    #elif defined(__ARM_FEATURE_CRC32)
-        for (; n >= 8; p += 8, n -= 8) {
-            uint64_t word;
-            memcpy(&word, p, 8);
-            c = __crc32cd(c, word);
-        }
-        while (n-- > 0)
-            c = __crc32cb(c, *p++);
-        return c;
+    #endif
+    #if defined(CRC_WORDS)
+        if (n >= 128 && crc_has_folded)
+            return crc_folded(c, p, n);
+        if (crc_has_words)
+            return crc_words(c, p, n);
     #endif
         return crc_portable(c, p, n);
     }

@@ -1,4 +1,5 @@
-# The least and the greatest of numbers in a row: loops that compilers vectorize, for up to three instruction sets.
+# The least and the greatest of numbers in a row: loops that compilers vectorize, on x86-64 for up to three instruction
+# sets, on ARM for NEON, which each has.
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from arrowipc.inline.bits cimport WORD, load_bits, ones
@@ -54,24 +55,43 @@ cdef extern from * nogil:
     /* Lanes, so that no comparison waits for the one before. No comparison with NaN is true; returns whether
        there is one. */
     #define LANES 8
+    #if defined(__GNUC__) && defined(__aarch64__)
+    /* GCC finds no vectors for NEON in the loop below. */
+    #define ARROWIPC_LANES(type, mask)                                                                          \
+        typedef type lanes __attribute__((vector_size(16)));                                                    \
+        typedef mask masks __attribute__((vector_size(16)));                                                    \
+        enum { EACH = sizeof(lanes) / sizeof(type) };                                                           \
+        for (; count - i >= LANES; i += LANES)                                                                  \
+            for (int k = 0; k < LANES; k += EACH) {                                                             \
+                lanes value, *low_lanes = (lanes *) (least + k), *high_lanes = (lanes *) (most + k);            \
+                memcpy(&value, values + i + k, sizeof(value));                                                  \
+                masks below = value < *low_lanes, above = value > *high_lanes;                                  \
+                *low_lanes = (lanes) (((masks) value & below) | ((masks) *low_lanes & ~below));                 \
+                *high_lanes = (lanes) (((masks) value & above) | ((masks) *high_lanes & ~above));               \
+                *(masks *) (odd + k) |= value != value;                                                         \
+            }
+    #else
+    #define ARROWIPC_LANES(type, mask)                                                                          \
+        for (; count - i >= LANES; i += LANES)                                                                  \
+            for (int k = 0; k < LANES; k++) {                                                                   \
+                type value = values[i + k];                                                                     \
+                least[k] = value < least[k] ? value : least[k];                                                 \
+                most[k] = value > most[k] ? value : most[k];                                                    \
+                odd[k] |= value != value;                                                                       \
+            }
+    #endif
     #define ARROWIPC_WIDEN_REAL(name, type, mask)                                                               \
         __attribute__((always_inline))                                                                          \
         static inline int name##_loop(const type *values, int64_t count, type *low, type *high) {               \
-            type least[LANES], most[LANES];                                                                     \
-            mask odd[LANES];                                                                                    \
+            type least[LANES] __attribute__((aligned(16))), most[LANES] __attribute__((aligned(16)));           \
+            mask odd[LANES] __attribute__((aligned(16)));                                                       \
             int64_t i = 0;                                                                                      \
             for (int k = 0; k < LANES; k++) {                                                                   \
                 least[k] = *low;                                                                                \
                 most[k] = *high;                                                                                \
                 odd[k] = 0;                                                                                     \
             }                                                                                                   \
-            for (; count - i >= LANES; i += LANES)                                                              \
-                for (int k = 0; k < LANES; k++) {                                                               \
-                    type value = values[i + k];                                                                 \
-                    least[k] = value < least[k] ? value : least[k];                                             \
-                    most[k] = value > most[k] ? value : most[k];                                                \
-                    odd[k] |= value != value;                                                                   \
-                }                                                                                               \
+            ARROWIPC_LANES(type, mask)                                                                          \
             for (; i < count; i++) {                                                                            \
                 type value = values[i];                                                                         \
                 least[0] = value < least[0] ? value : least[0];                                                 \

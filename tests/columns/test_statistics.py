@@ -162,6 +162,8 @@ def test_long_columns_at_any_start(kind, nulls):
     elif "float" in kind:
         values = chance.normal(size=size).astype(kind)
         values[chance.integers(0, size, 9)] = np.nan
+        words = values.view(f"u{values.itemsize}")
+        words[chance.integers(0, size, 9)] = np.array(np.inf, kind).view(words.dtype) + 1  # NaN that signals
     else:
         edges = np.iinfo(kind)
         values = chance.integers(edges.min, edges.max, size, kind, endpoint=True)
