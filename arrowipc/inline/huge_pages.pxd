@@ -6,12 +6,13 @@ cdef extern from * nogil:
     #include <stdint.h>
     #if defined(__linux__)
     #include <sys/mman.h>
+    #include <unistd.h>
     #endif
     /* Whole small pages, which may hold neighbours too: advice changes no byte, and without it all works. */
     static inline void want_huge_pages(void* data, int64_t size) {
     #if defined(MADV_HUGEPAGE)
-        uintptr_t begin = (uintptr_t) data & ~(uintptr_t) 4095;
-        madvise((void*) begin, ((uintptr_t) data + (size_t) size - begin + 4095) & ~(uintptr_t) 4095, MADV_HUGEPAGE);
+        uintptr_t begin = (uintptr_t) data & ~(uintptr_t) (sysconf(_SC_PAGESIZE) - 1);     /* 4, 16 or 64 KiB */
+        madvise((void*) begin, (uintptr_t) data + (size_t) size - begin, MADV_HUGEPAGE);
     #else
         (void) data; (void) size;
     #endif

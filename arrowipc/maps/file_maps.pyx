@@ -14,18 +14,24 @@ from arrowipc.inline.threads cimport Guard, Tally, hold, let_go, tally_sum, tall
 cdef extern from * nogil:
     """
     #include <fcntl.h>
-    #include <stdio.h>
     #include <unistd.h>
     /* Bytes of files and of shared memory that are resident in this process; INT64_MAX: the system does not say. */
     static int64_t resident_file_bytes(void) {
-        char text[128];
-        long long pages = 0;
+        char text[128], *number = text;
+        int64_t pages = 0;
         int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
         ssize_t size = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
         if (file >= 0)
             close(file);
         text[size < 0 ? 0 : size] = 0;
-        return sscanf(text, "%*d %*d %lld", &pages) == 1 ? pages * sysconf(_SC_PAGESIZE) : INT64_MAX;
+        /* The third number. By hand: a new C library's sscanf and strtol are not in an older one. */
+        for (int spaces = 0; *number && spaces < 2; number++)
+            spaces += *number == ' ';
+        if (*number == 0)
+            return INT64_MAX;
+        for (; *number >= '0' && *number <= '9'; number++)
+            pages = 10 * pages + (*number - '0');
+        return pages * sysconf(_SC_PAGESIZE);
     }
     """
     int64_t resident_file_bytes() noexcept

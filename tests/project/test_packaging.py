@@ -111,6 +111,14 @@ def test_the_modules_under_test_are_the_instrumented_ones() -> None:
         assert (b"__asan_init" in path.read_bytes()) == wanted, path
 
 
+@pytest.mark.nosanitize  # sanitizers bring calls of their own
+def test_an_old_c_library_has_all_that_is_called() -> None:
+    # The oldest glibc for which pip takes wheels of manylinux2014; the build machine's own may be ten years newer.
+    for path in PACKAGE.rglob("*.so"):
+        versions = {tuple(map(int, found)) for found in re.findall(rb"GLIBC_(\d+)\.(\d+)", path.read_bytes())}
+        assert all(version <= (2, 17) for version in versions), versions
+
+
 def test_version_is_stated_once_more_and_equal() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert arrowipc.__version__ == project["version"] == importlib.metadata.version("arrowipc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import sys
@@ -13,7 +14,7 @@ from arrowipc.errors import UnsupportedError
 
 #: Environment variable: the path of the library to use.
 LIBRARY = "ARROWIPC_UCX_LIBRARY"
-SONAME = b"libucp.so.0"
+SONAME = "libucp.so.0"
 #: Environment variables of UCX, read when the library is loaded: no handling of signals. They belong to
 #: the process, and UCX 1.13 would take five of them, later ones SIGHUP.
 NO_SIGNALS = {"UCX_ERROR_SIGNALS": "", "UCX_DEBUG_SIGNO": "0"}
@@ -52,19 +53,34 @@ def _load() -> None:
         raise UnsupportedError("UCX is used on Linux only")
     path = os.environ.get(LIBRARY)
     if path:
-        if not ucx_worker.load(os.fsencode(path)):
+        if not _take_library(path):
             raise UnsupportedError(f"{LIBRARY} = {path!r} cannot be loaded as a library")
         return
-    if ucx_worker.load(SONAME, only_loaded=True) or ucx_worker.load(SONAME):
+    if _take_library(SONAME, os.RTLD_NOLOAD) or _take_library(SONAME):
         return
     package = importlib.util.find_spec("libucx")
     for directory in (package and package.submodule_search_locations) or ():
-        if ucx_worker.load(os.fsencode(Path(directory, "lib", SONAME.decode()))):
+        if _take_library(str(Path(directory, "lib", SONAME))):
             return
     raise UnsupportedError(
         "UCX is needed for this, and there is no libucp.so.0: install your system's UCX (libucx0, ucx) or "
         f"python -m pip install libucx-cu12, or name the library in {LIBRARY}"
     )
+
+
+def _take_library(path: str, mode: int = 0) -> bool:
+    """Use a library; False: it cannot be loaded, or with RTLD_NOLOAD is not loaded yet."""
+    try:
+        library = ctypes.CDLL(path, mode)
+    except OSError:
+        return False
+    addresses = []
+    for name in ucx_worker.FUNCTIONS:
+        if not hasattr(library, name):
+            raise UnsupportedError(f"{path} has no {name}: UCX 1.13 or newer is needed")
+        addresses.append(ctypes.cast(library[name], ctypes.c_void_p).value or 0)
+    ucx_worker.take_functions(addresses)
+    return True
 
 
 def context(remote_memory: bool, is_v6: bool) -> ucx_worker.Context:

@@ -1,6 +1,6 @@
 """The calls of UCX that a connection needs: the library and its contexts, workers, messages, memory, listeners.
 
-The library is found when the program runs; nothing is linked. `ucx_worker.pxd` declares its binary interface.
+`ucx_library` finds the library when the program runs; nothing is linked. `ucx_worker.pxd` declares its binary interface.
 
 Every call returns at once; what takes longer is an `Operation` that `Worker.progress` completes. UCX's callbacks run
 without the interpreter inside that call: they write into C structs, and `progress` reads those afterwards.
@@ -21,26 +21,8 @@ from arrowipc.errors import UnsupportedError, UsageError
 
 cdef extern from * nogil:
     """
-    #ifdef _WIN32
-    /* There is no UCX for Windows: no library is ever found. */
-    #define RTLD_NOW 0
-    #define RTLD_LOCAL 0
-    #define RTLD_NOLOAD 0
-    static inline void* dlopen(const char* name, int flags) { (void) name; (void) flags; return NULL; }
-    static inline void* dlsym(void* library, const char* name) { (void) library; (void) name; return NULL; }
-    static inline int dlclose(void* library) { (void) library; return 0; }
-    static inline int pthread_atfork(void (*a)(void), void (*b)(void), void (*c)(void)) {
-        (void) a; (void) b; (void) c; return 0;
-    }
-    #else
-    #include <dlfcn.h>
     #include <pthread.h>
-    #endif
     """
-    int RTLD_NOW, RTLD_LOCAL, RTLD_NOLOAD
-    void* dlopen(const char* name, int flags)
-    void* dlsym(void* library, const char* name)
-    int dlclose(void* library)
     int pthread_atfork(void (*prepare)() noexcept nogil, void (*parent)() noexcept nogil,
                        void (*child)() noexcept nogil)
 
@@ -57,39 +39,28 @@ cdef void count_fork() noexcept nogil:
 
 
 FUNCTIONS = (
-    "get_version", "status_string", "config_read", "config_modify", "config_release", "init_version", "cleanup",
-    "worker_create", "worker_destroy", "worker_progress", "worker_get_efd", "worker_arm", "worker_signal",
-    "worker_set_am_recv_handler", "listener_create", "listener_destroy", "listener_query", "listener_reject",
-    "conn_request_query", "ep_create", "ep_close_nbx", "ep_flush_nbx", "tag_send_nbx",
-    "tag_send_sync_nbx", "tag_probe_nb", "tag_msg_recv_nbx", "am_send_nbx", "am_recv_data_nbx", "am_data_release",
-    "get_nbx", "request_free", "mem_map", "mem_unmap", "mem_query", "rkey_pack", "rkey_buffer_release",
-    "ep_rkey_unpack", "rkey_ptr", "rkey_destroy",
+    "ucp_get_version", "ucs_status_string", "ucp_config_read", "ucp_config_modify", "ucp_config_release",
+    "ucp_init_version", "ucp_cleanup", "ucp_worker_create", "ucp_worker_destroy", "ucp_worker_progress",
+    "ucp_worker_get_efd", "ucp_worker_arm", "ucp_worker_signal", "ucp_worker_set_am_recv_handler",
+    "ucp_listener_create", "ucp_listener_destroy", "ucp_listener_query", "ucp_listener_reject",
+    "ucp_conn_request_query", "ucp_ep_create", "ucp_ep_close_nbx", "ucp_ep_flush_nbx", "ucp_tag_send_nbx",
+    "ucp_tag_send_sync_nbx", "ucp_tag_probe_nb", "ucp_tag_msg_recv_nbx", "ucp_am_send_nbx", "ucp_am_recv_data_nbx",
+    "ucp_am_data_release", "ucp_get_nbx", "ucp_request_free", "ucp_mem_map", "ucp_mem_unmap", "ucp_mem_query",
+    "ucp_rkey_pack", "ucp_rkey_buffer_release", "ucp_ep_rkey_unpack", "ucp_rkey_ptr", "ucp_rkey_destroy",
 )
 
 
-def load(bytes path not None, bint only_loaded=False):
-    """Take the functions of the library at `path`; False: it cannot be loaded, or is not loaded yet (`only_loaded`)."""
+def take_functions(list addresses not None):
+    """Call the functions at these addresses from now on: those that FUNCTIONS names, in its order."""
     cdef Ucp found
     cdef void** slot = <void**> &found
-    cdef const char* name = path
-    cdef int flags = RTLD_NOW | RTLD_LOCAL | (RTLD_NOLOAD if only_loaded else 0)
-    cdef void* library
-    with nogil:
-        library = dlopen(name, flags)
-    if library == NULL:
-        return False
-    # The struct is its functions one behind the other, as FUNCTIONS names them.
-    for function in FUNCTIONS:
-        symbol = ("ucs_" if function == "status_string" else "ucp_") + function
-        slot[0] = dlsym(library, symbol.encode())
-        if slot[0] == NULL:
-            dlclose(library)
-            raise UnsupportedError(f"{path.decode()} has no {symbol}: UCX 1.13 or newer is needed")
+    # The struct is its functions one behind the other.
+    for address in addresses:
+        slot[0] = <void*> <uintptr_t> address
         slot += 1
     if ucp.get_version == NULL:
         pthread_atfork(NULL, NULL, count_fork)
     memcpy(&ucp, &found, sizeof(Ucp))
-    return True
 
 
 def version():
