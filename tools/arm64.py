@@ -1,8 +1,9 @@
 """Builds the library for ARM on another Debian, and runs its tests there in an emulated processor (QEMU).
 
-``make arm64`` needs Debian's package index and PyPI, and no rights: compiler, emulator, target Python and test libraries
-are unpacked into ``build/arm64`` and stay there. The tests run folder by folder, each with a limit of time; a summary
-says what each came to, and its output is beside it. ``--smoke`` only tries that the library works at all.
+``make arm64`` needs Debian's package index and PyPI, and no rights: compiler, emulator, the target's Python and the
+libraries for tests are unpacked into ``build/arm64`` and stay there. The tests run folder by folder, each with a limit
+of time; a line says what each came to, and ``build/arm64/logs`` has the rest. ``--smoke`` only tries that the library
+works at all.
 
 The exit status is 1 if something failed.
 """
@@ -42,46 +43,16 @@ POLICIES = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_1
 
 #: Folders of tests, each with what pytest is told besides.
 QUICK = ("-m", "not (slow or spark or nosanitize)")
+FOLDERS = ("inline", "metadata", "columns", "decode", "encode", "cdata", "values", "tensors", "payloads")
+SLOWER = ("laws", "checklist", "hostile")
+PEERS = ("tests/peers/test_golden.py", "tests/peers/test_golden_written.py", "tests/peers/test_writers.py")
 PARTS: dict[str, tuple[str, ...]] = {
-    **{
-        name: (f"tests/{name}", *QUICK)
-        for name in "inline metadata columns decode encode cdata values tensors payloads laws checklist hostile".split()
-    },
-    "golden": (
-        "tests/peers/test_golden.py",
-        "tests/peers/test_golden_written.py",
-        "tests/peers/test_writers.py",
-        *QUICK,
-    ),
+    **{name: (f"tests/{name}", *QUICK) for name in FOLDERS + SLOWER},
+    "golden": (*PEERS, *QUICK),
     "mutants": ("tests/hostile/test_fuzz.py", "-m", "campaign", "-s"),
 }
 #: Examples of each law, and minutes of each part: an emulated processor is 10 to 30 times as slow.
 EXAMPLES, MINUTES = 12, 60
-
-#: What has to work before anything else is tried: `make arm64 ARGS=--smoke`.
-SMOKE = """
-import io, platform, random, arrowipc as ipc
-from arrowipc.metadata.checksums import crc32c
-assert platform.machine() == "aarch64" and crc32c(b"123456789") == 0xE3069283
-schema = ipc.types.schema([("x", ipc.types.int64()), ("s", ipc.types.utf8())])
-rows = {"x": [*range(999), None], "s": [*map(chr, range(200, 1199)), None]}
-for new in ipc.new_file, ipc.new_stream:
-    with new(sink := bytearray(), checksum=True) as writer:
-        writer.write(ipc.RecordBatch.from_pydict(rows, schema))
-    with ipc.open(bytes(sink), verify=True, validate="strict") as reader:
-        assert reader.read_all().to_pydict() == rows
-    assert ipc.validate(bytes(sink)).ok
-chance, refused = random.Random(64), 0
-for _ in range(200):
-    mutant = bytearray(sink)
-    for _ in range(chance.randrange(1, 4)):
-        mutant[chance.randrange(len(mutant))] = chance.randrange(256)
-    try:
-        ipc.open_stream(bytes(mutant), validate="strict").read_all().to_pydict()
-    except ipc.ArrowIpcError:
-        refused += 1
-print(f"arm64: reads, writes, verifies, validates; refused {refused} of 200 mutants")
-"""
 
 
 def run(command: Sequence[str | Path], **changes: str) -> None:
@@ -218,10 +189,11 @@ def main() -> int:
     wheel = build()
     library = next(SITE.glob("arrowipc/_core.*.so"))
     print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, the library {library.stat().st_size / 1e6:.2f} MB")
-    subprocess.run([PYTHON, "-I", "-c", SMOKE], check=True, timeout=120)
+    subprocess.run([PYTHON, "-I", ROOT / "tools/smoke.py", WORK], check=True, timeout=120)
     if options.smoke:
         return 0
-    return int(not all([attempt(name, PARTS[name]) for name in options.parts or PARTS]))
+    verdicts = [attempt(name, PARTS[name]) for name in options.parts or PARTS]
+    return int(not all(verdicts))
 
 
 if __name__ == "__main__":
