@@ -36,7 +36,7 @@ PACKAGES = (f"python{VERSION}", f"libpython{VERSION}-dev", "libstdc++6")
 #: What the tests use if it is there; they say what they skip without the others.
 LIBRARIES = (
     *("pytest", "pytest-benchmark", "hypothesis", "flatbuffers", "fsspec", "numpy", "pyarrow", "scipy"),
-    *("lz4", "zstandard", "backports.zstd" if sys.version_info < (3, 14) else "", "click", "rich"),
+    *("pandas", "lz4", "zstandard", "backports.zstd" if sys.version_info < (3, 14) else "", "click", "rich"),
 )
 #: Oldest last: pip takes the newest wheel that fulfils one of these.
 POLICIES = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux2014")
