@@ -1,9 +1,9 @@
 """Rows in any order and number, in memory of their own.
 
-Rows are known by their numbers or by the runs that they are (`Rows`). Each field of each column takes the way that is
-faster for it: where runs are long enough, it is copied run by run, else element by element, whichever of several
-batches has each. What is below lists and unions are rows again, which take either way. Rows that come several times
-beside payloads are written as often as they come.
+The elements of a field are known by their numbers or by the runs that they are (`Chosen`). Each field of each column
+takes the way that is faster for it: where runs are long enough, it is copied run by run, else element by element,
+whichever of several batches has each. What is below lists and unions is `Chosen` of its own, and takes either way. Rows
+that come several times beside payloads are written as often as they come.
 
 Nothing here trusts contents: what has to be followed (offsets of lists and text, type codes, run ends) is checked, what
 is only copied is not.
@@ -25,7 +25,7 @@ from arrowipc.inline.bits cimport SLACK, append_bits, largest, ones, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport FAULT_FULL, Fault, fail
 from arrowipc.inline.gather cimport (
-    AHEAD, Lists, Piece, Rows, Run, check_list_views, check_views, copy_bits, copy_runs, copy_texts,
+    AHEAD, Chosen, Lists, Piece, Run, check_list_views, check_views, copy_bits, copy_runs, copy_texts,
     first_code, fitting_views, gather_bits, gather_codes, gather_data, gather_members, gather_offsets, gather_runs,
     gather_words, home_of, keep_words, line_up, list_runs, move_lists, move_views, number_bits, repeat_bits,
     repeat_words, run_offsets, runs_of_bits, spread_lists, spread_runs, write_runs,
@@ -81,10 +81,8 @@ cdef class Taker:
     cdef bint shares        # data buffers of views, and children of list views, are those of the one piece
     cdef Piece* pieces      # that have the rows
     cdef int64_t n_pieces
-    cdef Rows* rows         # those of `gather`
     cdef const loose_u64* mask      # a bit for each row of the one piece, on for those that are taken; NULL: not known
     cdef list scratch       # memory that goes with this object: pieces, and runs that were not known
-    cdef int32_t root       # the field whose elements they count: a column, or below a list, union or runs
     cdef int64_t elements   # of lists in work
     cdef Room pool          # Extents of the data buffers that views point at
     cdef int32_t n_pool
@@ -136,88 +134,75 @@ cdef class Taker:
 
     # -- which way --
 
-    cdef bint by_run(self, int64_t length) except -1:
-        """Whether the runs of the rows are copied: those of `length`, on average, are worth it. They are known then."""
-        cdef Rows* rows = self.rows
+    cdef bint by_run(self, Chosen* chosen, int64_t length) except -1:
+        """Whether runs are copied: those of `length` elements, on average, are worth it. They are known then."""
         cdef Memory runs
-        if rows.n_runs == 0 or (rows.numbers != NULL and rows.count < length * rows.n_runs):
+        if chosen.n_runs == 0 or (chosen.numbers != NULL and chosen.count < length * chosen.n_runs):
             return False
-        if rows.runs == NULL:
-            runs = Memory(rows.n_runs * sizeof(Run))
+        if chosen.runs == NULL:
+            runs = Memory(chosen.n_runs * sizeof(Run))
             self.scratch.append(runs)
-            rows.runs = <const Run*> runs.data
+            chosen.runs = <const Run*> runs.data
             with nogil:
-                write_runs(<Run*> runs.data, rows.numbers, rows.homes, rows.count)
+                write_runs(<Run*> runs.data, chosen.numbers, chosen.homes, chosen.count)
         return True
 
     cdef int take_elements(self, int32_t f, const Lists* lists) except -1:
-        """Field `f`, of which `lists` hold the elements; they count from its own first one."""
+        """Field `f`, of which `lists` hold the elements."""
         cdef Memory runs, numbers, homes
-        cdef Rows rows = Rows(NULL, NULL, lists.total, NULL, 0)
+        cdef Chosen chosen = Chosen(f, NULL, NULL, lists.total, NULL, 0)
         if lists.ends != NULL or not self.nulls:
             with nogil:
-                rows.n_runs = list_runs(NULL, lists)
+                chosen.n_runs = list_runs(NULL, lists)
         if lists.ends == NULL and lists.size == 1:
-            rows.numbers, rows.homes = lists.starts, lists.homes
-            return self.take_field(f, &rows)
-        if rows.n_runs and (lists.total >= SHORT * rows.n_runs or lists.total > MOST_ELEMENTS - self.elements):
-            runs = Memory(rows.n_runs * sizeof(Run))
-            rows.runs = <const Run*> runs.data
+            chosen.numbers, chosen.homes = lists.starts, lists.homes
+            return self.take_field(f, &chosen)
+        if chosen.n_runs and (lists.total >= SHORT * chosen.n_runs or lists.total > MOST_ELEMENTS - self.elements):
+            runs = Memory(chosen.n_runs * sizeof(Run))
+            chosen.runs = <const Run*> runs.data
             with nogil:
                 list_runs(<Run*> runs.data, lists)
-            return self.take_field(f, &rows)
+            return self.take_field(f, &chosen)
         if lists.total > self.left:
             raise too_many()
         numbers, homes = Memory(lists.total * 8), Memory(lists.total * 4 if lists.homes != NULL else 0)
         with nogil:
             spread_lists(<int64_t*> numbers.data, <int32_t*> homes.data, lists)
-        rows = Rows(<const int64_t*> numbers.data, <const int32_t*> homes.data, lists.total, NULL, 0)
+        chosen = Chosen(f, <const int64_t*> numbers.data, <const int32_t*> homes.data, lists.total, NULL, 0)
         self.elements += lists.total
-        self.take_field(f, &rows)
+        self.take_field(f, &chosen)
         self.elements -= lists.total
         return 0
 
-    cdef int take_field(self, int32_t f, Rows* rows) except -1:
-        """Field `f` of rows, which count from its own first element."""
-        cdef Rows* above = self.rows
-        cdef int32_t root = self.root
-        self.rows, self.root = rows, f
-        self.gather(f)
-        self.rows, self.root = above, root
-        return 0
-
-    cdef int gather_by_number(self, int32_t f) except -1:
+    cdef int take_numbered(self, int32_t f, Chosen chosen) except -1:
         """Field `f`, whose elements are looked at one by one; its validity is done."""
-        cdef Rows* rows = self.rows
-        cdef Rows given = rows[0]
-        cdef int64_t elements = self.elements
         cdef int layout = self.plan.d.fields[f].layout
+        cdef int64_t spread = chosen.count if chosen.numbers == NULL else 0
         cdef Memory numbers, homes
-        if rows.numbers == NULL:
-            if rows.count > self.left:
+        if chosen.numbers == NULL:
+            if chosen.count > self.left:
                 raise too_many()
-            numbers, homes = Memory(rows.count * 8), Memory(rows.count * 4 if self.n_pieces > 1 else 0)
-            rows.numbers = <const int64_t*> numbers.data
-            rows.homes = <const int32_t*> homes.data if self.n_pieces > 1 else NULL
+            numbers, homes = Memory(chosen.count * 8), Memory(chosen.count * 4 if self.n_pieces > 1 else 0)
+            chosen.numbers = <const int64_t*> numbers.data
+            chosen.homes = <const int32_t*> homes.data if self.n_pieces > 1 else NULL
             with nogil:
-                spread_runs(<int64_t*> numbers.data, <int32_t*> rows.homes, rows.runs, rows.n_runs)
-            self.elements += rows.count
+                spread_runs(<int64_t*> numbers.data, <int32_t*> chosen.homes, chosen.runs, chosen.n_runs)
+        self.elements += spread
         if layout == LAYOUT_VIEW:
-            self.gather_views(f)
+            self.gather_views(f, &chosen)
         elif layout == LAYOUT_DENSE:
-            self.gather_dense(f)
+            self.gather_dense(f, &chosen)
         elif layout == LAYOUT_RUN_END:
-            self.gather_run_ends(f)
+            self.gather_run_ends(f, &chosen)
         else:
-            self.gather_list_views(f, <int32_t> width_of(&self.plan.d.fields[f], 1))
-        rows[0] = given
-        self.elements = elements
+            self.gather_list_views(f, &chosen)
+        self.elements -= spread
         return 0
 
     # -- one by one --
 
-    cdef bint enter(self, int32_t f) noexcept:
-        """Let the pieces be those of a field; returns whether some of its elements are null."""
+    cdef bint find_pieces(self, int32_t f, int32_t root) noexcept:
+        """Let the pieces be those of a field, of elements of `root`; returns whether some of its elements are null."""
         cdef const FieldPlan* fields = self.plan.d.fields
         cdef const FieldPlan* field = &fields[f]
         cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
@@ -233,162 +218,169 @@ cdef class Taker:
                 prefetch(piece[AHEAD].extents + field.first_buffer)
             extents = &piece.extents[field.first_buffer]
             # The numbers of columns are counted through all pieces.
-            piece.shift = -piece.first if fields[self.root].parent < 0 else 0
+            piece.shift = -piece.first if fields[root].parent < 0 else 0
             above = f
             while True:
                 piece.shift += piece.nodes[above].offset
-                if above == self.root:
+                if above == root:
                     break
                 above = fields[above].parent
             piece.bits = extents[0].data if spec.has_validity and piece.nodes[f].null_count != 0 else NULL
             nulls |= piece.bits != NULL
             piece.values = extents[spec.has_validity].data if spec.n_buffers > spec.has_validity else NULL
-            piece.data = extents[spec.has_validity + 1].data if spec.n_buffers > spec.has_validity + 1 else NULL
+            piece.sizes = extents[spec.has_validity + 1].data if spec.n_buffers > spec.has_validity + 1 else NULL
+            piece.data = piece.sizes
             if field.view >= 0:
                 piece.limit = piece.d.views[field.view].count
-                piece.data = <const uint8_t*> (piece.extents + piece.d.views[field.view].first)
+                piece.buffers = piece.extents + piece.d.views[field.view].first
             elif spec.n_children == 1:
                 piece.limit = piece.nodes[f + 1].length
+                piece.data = self.numbers_of(f + 1, piece)
+                if field.layout == LAYOUT_FIXED_LIST:
+                    piece.values = piece.data
             elif spec.n_buffers == 3:
                 piece.limit = extents[2].size
         return nulls
 
+    cdef const uint8_t* numbers_of(self, int32_t f, const Piece* piece) noexcept:
+        """The values of a field of numbers of a piece; NULL: there are none, or its values are something else."""
+        cdef const FieldPlan* field = &self.plan.d.fields[f]
+        cdef const uint8_t* values
+        if field.layout != LAYOUT_FIXED:
+            return NULL
+        values = piece.extents[field.first_buffer + 1].data
+        return values + piece.nodes[f].offset * field.width if values != NULL else NULL
+
     cdef bint has_numbers(self, int32_t f) noexcept:
-        """Whether lists hold numbers without nulls, which lie as their bytes do: let them be the data of the pieces."""
-        cdef const FieldPlan* child = &self.plan.d.fields[f + 1]
+        """Whether the lists of field `f` hold numbers without nulls, which lie as their bytes do."""
         cdef const Piece* piece
-        cdef const uint8_t* data
         cdef int64_t k
-        if child.layout != LAYOUT_FIXED:
+        if self.plan.d.fields[f + 1].layout != LAYOUT_FIXED:
             return False
         for k in range(self.n_pieces):
             piece = &self.pieces[k]
             if validity(piece.d, f + 1) != NULL and piece.nodes[f + 1].null_count != 0:
                 return False
-        for k in range(self.n_pieces):
-            piece = &self.pieces[k]
-            data = piece.extents[child.first_buffer + 1].data
-            self.pieces[k].data = data + piece.nodes[f + 1].offset * child.width if data != NULL else NULL
         return True
 
-    cdef int gather(self, int32_t f) except -1:
-        """Field `f` of the rows."""
+    cdef int take_field(self, int32_t f, Chosen* chosen) except -1:
+        """The chosen elements of field `f`, and of everything below it."""
         cdef const FieldPlan* field = &self.plan.d.fields[f]
         cdef int32_t buffer = field.first_buffer
-        cdef int64_t n = self.rows.count
         cdef int kind = LAYOUTS[field.layout].buffers[1].kind
         cdef bint nulls
-        self.d.nodes[f] = Node(n, 0, 0)
-        nulls = self.enter(f)
+        self.d.nodes[f] = Node(chosen.count, 0, 0)
+        nulls = self.find_pieces(f, chosen.root)
         if LAYOUTS[field.layout].has_validity:
-            self.gather_validity(f, nulls)
+            self.gather_validity(f, chosen, nulls)
         if field.layout == LAYOUT_NULL:
-            self.d.nodes[f].null_count = n
+            self.d.nodes[f].null_count = chosen.count
         elif kind == BUFFER_BITS:
-            self.put_bits(buffer + 1, False)
+            self.put_bits(buffer + 1, chosen, False)
         elif field.layout == LAYOUT_VIEW and self.shares or field.layout == LAYOUT_FIXED:
-            self.gather_fixed(buffer + 1, width_of(field, 1))
+            self.gather_fixed(buffer + 1, chosen, width_of(field, 1))
         elif kind == BUFFER_OFFSETS:
-            self.gather_spans(f, <int32_t> width_of(field, 1))
+            self.gather_spans(f, chosen)
         elif field.layout == LAYOUT_FIXED_LIST:
-            self.gather_fixed_list(f)
+            self.gather_fixed_list(f, chosen)
         elif field.layout == LAYOUT_STRUCT:
-            self.gather_children(f)
+            self.gather_children(f, chosen)
         elif field.layout == LAYOUT_SPARSE:
-            self.gather_sparse(f)
+            self.gather_sparse(f, chosen)
         else:
-            self.gather_by_number(f)
+            self.take_numbered(f, chosen[0])
         return 0
 
-    cdef int gather_children(self, int32_t f) except -1:
+    cdef int gather_children(self, int32_t f, Chosen* chosen) except -1:
         cdef int32_t child = f + 1
         while child < self.plan.d.fields[f].end:
-            self.gather(child)
+            self.take_field(child, chosen)
             child = self.plan.d.fields[child].end
         return 0
 
-    cdef int gather_validity(self, int32_t f, bint nulls) except -1:
+    cdef int gather_validity(self, int32_t f, Chosen* chosen, bint nulls) except -1:
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer
-        cdef int64_t n = self.rows.count, i
+        cdef int64_t n = chosen.count, i
         cdef uint8_t* out
         self.put(buffer, NULL, 0)
-        if self.nulls and self.rows.numbers != NULL:
+        if self.nulls and chosen.numbers != NULL:
             with nogil:
                 for i in range(n):
-                    nulls |= self.rows.numbers[i] < 0
+                    nulls |= chosen.numbers[i] < 0
         if nulls and n:
-            out = self.put_bits(buffer, True)
+            out = self.put_bits(buffer, chosen, True)
             self.d.nodes[f].null_count = n - count_bits(out, 0, n)
             if self.d.nodes[f].null_count == 0:
                 self.put(buffer, NULL, 0)
         return 0
 
-    cdef uint8_t* put_bits(self, int32_t buffer, bint valid) except NULL:
-        cdef uint8_t* out = self.room(bitmap_bytes(self.rows.count), 1)
-        cdef bint by_run = self.by_run(LONG)
+    cdef uint8_t* put_bits(self, int32_t buffer, Chosen* chosen, bint valid) except NULL:
+        cdef uint8_t* out = self.room(bitmap_bytes(chosen.count), 1)
+        cdef bint by_run = self.by_run(chosen, LONG)
         with nogil:
             if by_run:
-                copy_bits(out, valid, self.pieces, self.rows.runs, self.rows.n_runs)
+                copy_bits(out, valid, self.pieces, chosen.runs, chosen.n_runs)
             else:
-                gather_bits(out, valid, self.pieces, self.rows)
-        self.put(buffer, out, bitmap_bytes(self.rows.count))
+                gather_bits(out, valid, self.pieces, chosen)
+        self.put(buffer, out, bitmap_bytes(chosen.count))
         return out
 
-    cdef uint8_t* gather_fixed(self, int32_t buffer, int64_t width) except NULL:
+    cdef uint8_t* gather_fixed(self, int32_t buffer, Chosen* chosen, int64_t width) except NULL:
         """Values of `width` bytes."""
-        cdef uint8_t* out = self.room(self.rows.count, width)
-        cdef bint masked = self.mask != NULL and width in (1, 2, 4, 8) and self.plan.d.fields[self.root].parent < 0
-        cdef bint by_run = not masked and self.by_run(LONG if width <= 8 else SHORT)
+        cdef uint8_t* out = self.room(chosen.count, width)
+        cdef bint masked = self.mask != NULL and width in (1, 2, 4, 8) and self.plan.d.fields[chosen.root].parent < 0
+        cdef bint by_run = not masked and self.by_run(chosen, LONG if width <= 8 else SHORT)
         with nogil:
             if masked:
                 keep_words(out, <int> width, self.pieces.values + self.pieces.shift * width, self.mask,
                            self.pieces.d.length)
             elif by_run:
-                copy_runs(out, width, False, self.pieces, self.rows.runs, self.rows.n_runs)
+                copy_runs(out, width, False, self.pieces, chosen.runs, chosen.n_runs)
             else:
-                gather_words(out, width, self.pieces, self.rows)
-        self.put(buffer, out, self.rows.count * width)
+                gather_words(out, width, self.pieces, chosen)
+        self.put(buffer, out, chosen.count * width)
         return out
 
-    cdef int gather_spans(self, int32_t f, int32_t width) except -1:
+    cdef int gather_spans(self, int32_t f, Chosen* chosen) except -1:
         """Text and binary, and lists."""
-        cdef uint8_t* offsets = self.room(self.rows.count + 1, width)
+        cdef int32_t width = <int32_t> width_of(&self.plan.d.fields[f], 1)
+        cdef uint8_t* offsets = self.room(chosen.count + 1, width)
         cdef Memory memory
         cdef int64_t* starts
         cdef int64_t total
         cdef Fault fault
         cdef Lists lists
-        if self.by_run(SHORT):
-            return self.copy_spans(f, width, offsets)
-        memory = Memory(self.rows.count * 8)
+        if self.by_run(chosen, SHORT):
+            return self.copy_spans(f, chosen, width, offsets)
+        memory = Memory(chosen.count * 8)
         starts = <int64_t*> memory.data
         with nogil:
             # A loop for each width: a constant is no comparison in it.
             if width == 4:
-                total = gather_offsets(offsets, starts, 4, self.pieces, self.rows, f, &fault)
+                total = gather_offsets(offsets, starts, 4, self.pieces, chosen, f, &fault)
             else:
-                total = gather_offsets(offsets, starts, 8, self.pieces, self.rows, f, &fault)
+                total = gather_offsets(offsets, starts, 8, self.pieces, chosen, f, &fault)
         self.check_total(f, width, total, &fault)
-        self.put(self.plan.d.fields[f].first_buffer + 1, offsets, (self.rows.count + 1) * width)
-        lists = Lists(starts, offsets + width, self.rows.homes, self.rows.count, 0, width, total)
-        return self.gather_elements(f, &lists)
+        self.put(self.plan.d.fields[f].first_buffer + 1, offsets, (chosen.count + 1) * width)
+        lists = Lists(starts, offsets + width, chosen.homes, chosen.count, 0, width, total)
+        return self.gather_elements(f, chosen, &lists)
 
-    cdef int copy_spans(self, int32_t f, int32_t width, uint8_t* offsets) except -1:
+    cdef int copy_spans(self, int32_t f, Chosen* chosen, int32_t width, uint8_t* offsets) except -1:
         """Text and binary, and lists, of runs: what is between the offsets of a run lies together too."""
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
-        cdef int64_t n = self.rows.n_runs, total
+        cdef int64_t n = chosen.n_runs, total
         cdef Memory memory = Memory(n * sizeof(Run))
         cdef const Run* spans = <const Run*> memory.data
         cdef Fault fault
-        cdef Rows rows
+        cdef Chosen below
         cdef uint8_t* out
         with nogil:
-            total = run_offsets(offsets, <Run*> memory.data, width, self.pieces, self.rows, f, &fault)
+            total = run_offsets(offsets, <Run*> memory.data, width, self.pieces, chosen, f, &fault)
         self.check_total(f, width, total, &fault)
-        self.put(buffer, offsets, (self.rows.count + 1) * width)
+        self.put(buffer, offsets, (chosen.count + 1) * width)
         if LAYOUTS[self.plan.d.fields[f].layout].n_children == 1:
-            rows = Rows(NULL, NULL, total, spans, n)
-            return self.take_field(f + 1, &rows)
+            below = Chosen(f + 1, NULL, NULL, total, spans, n)
+            return self.take_field(f + 1, &below)
         out = self.room(total, 1)
         with nogil:
             copy_runs(out, 1, True, self.pieces, spans, n)
@@ -413,7 +405,7 @@ cdef class Taker:
         self.put(field[1].first_buffer, NULL, 0)
         return self.put(field[1].first_buffer + 1, data, total * field[1].width)
 
-    cdef int gather_elements(self, int32_t f, const Lists* lists) except -1:
+    cdef int gather_elements(self, int32_t f, const Chosen* chosen, const Lists* lists) except -1:
         """What `lists`, which end at offsets that were made, hold of text, or of the child of field `f`."""
         cdef int64_t unit = self.unit_of(f)
         cdef uint8_t* out
@@ -422,63 +414,62 @@ cdef class Taker:
         out = self.room(lists.total, unit)
         with nogil:
             if unit == 1:   # a constant is no product in the loop
-                gather_data(out, 1, lists.ends - lists.width, lists.starts, lists.width, self.pieces, self.rows)
+                gather_data(out, 1, lists.ends - lists.width, lists.starts, lists.width, self.pieces, chosen)
             else:
-                gather_data(out, unit, lists.ends - lists.width, lists.starts, lists.width, self.pieces, self.rows)
+                gather_data(out, unit, lists.ends - lists.width, lists.starts, lists.width, self.pieces, chosen)
         return self.put_between(f, out, lists.total)
 
-    cdef int gather_fixed_list(self, int32_t f) except -1:
+    cdef int gather_fixed_list(self, int32_t f, Chosen* chosen) except -1:
         """Lists of one size; those of numbers are values of one width."""
         cdef const FieldPlan* child = &self.plan.d.fields[f + 1]
-        cdef int64_t size = self.plan.d.fields[f].width, n = self.rows.count, total, k
+        cdef int64_t size = self.plan.d.fields[f].width, n = chosen.count, total, k
         cdef Memory memory
         cdef int64_t* starts
         cdef Run* spans
         cdef Lists lists
-        cdef Rows rows
+        cdef Chosen below
         if mul_overflows(n, size, &total):
             raise LimitError("the rows asked for hold more elements than can be counted")
         if self.has_numbers(f):
-            for k in range(self.n_pieces):
-                self.pieces[k].values = self.pieces[k].data
-            return self.put_between(f, self.gather_fixed(child.first_buffer + 1, size * child.width), total)
-        if self.by_run(SHORT):
-            memory = Memory(self.rows.n_runs * sizeof(Run))
+            return self.put_between(f, self.gather_fixed(child.first_buffer + 1, chosen, size * child.width), total)
+        if self.by_run(chosen, SHORT):
+            memory = Memory(chosen.n_runs * sizeof(Run))
             spans = <Run*> memory.data
-            for k in range(self.rows.n_runs):
-                spans[k] = self.rows.runs[k]
+            for k in range(chosen.n_runs):
+                spans[k] = chosen.runs[k]
                 spans[k].start = (spans[k].start + self.pieces[spans[k].home].shift) * size
                 spans[k].count *= size
-            rows = Rows(NULL, NULL, total, spans, self.rows.n_runs)
-            return self.take_field(f + 1, &rows)
+            below = Chosen(f + 1, NULL, NULL, total, spans, chosen.n_runs)
+            return self.take_field(f + 1, &below)
         memory = Memory(n * 8)
         starts = <int64_t*> memory.data
         with nogil:
             for k in range(n):
                 starts[k] = -1
-                if self.rows.numbers[k] >= 0:
-                    starts[k] = (self.rows.numbers[k] + home_of(self.pieces, self.rows.homes, k).shift) * size
-        lists = Lists(starts, NULL, self.rows.homes, n, size, 0, total)
+                if chosen.numbers[k] >= 0:
+                    starts[k] = (chosen.numbers[k] + home_of(self.pieces, chosen.homes, k).shift) * size
+        lists = Lists(starts, NULL, chosen.homes, n, size, 0, total)
         return self.take_elements(f + 1, &lists)
 
-    cdef int gather_list_views(self, int32_t f, int32_t width) except -1:
+    cdef int gather_list_views(self, int32_t f, const Chosen* chosen) except -1:
         """List views and their elements, or all between the first and the last one where these are less."""
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
-        cdef int64_t n = self.rows.count, total = 0, there = 0, k
+        cdef int32_t width = <int32_t> width_of(&self.plan.d.fields[f], 1)
+        cdef int64_t n = chosen.count, total = 0, there = 0, k
         cdef uint8_t* offsets = self.room(n, width)
         cdef uint8_t* sizes = self.room(n, width)
         cdef Memory memory = Memory(self.n_pieces * sizeof(Run))
         cdef Run* parts = <Run*> memory.data
         cdef Fault fault
-        cdef Rows rows
+        cdef Chosen below
         cdef int found
         for k in range(self.n_pieces):
             parts[k] = Run(0, 0, <int32_t> k)
         with nogil:
             if width == 4:
-                found = check_list_views(offsets, sizes, parts, &total, 4, self.pieces, self.rows, f, &fault)
+                found = check_list_views(offsets, sizes, parts, &total, 4, self.pieces, chosen, f, &fault)
             else:
-                found = check_list_views(offsets, sizes, parts, &total, 8, self.pieces, self.rows, f, &fault)
+                found = check_list_views(offsets, sizes, parts, &total, 8, self.pieces, chosen, f, &fault)
         self.check(found, &fault)
         self.put(buffer, offsets, n * width)
         self.put(buffer + 1, sizes, n * width)
@@ -489,26 +480,26 @@ cdef class Taker:
             there += parts[k].count
         # To copy all of one piece takes less time than to copy half of it one by one.
         if total <= there >> (self.n_pieces == 1):
-            return self.own_elements(f, width, offsets, sizes, total)
+            return self.own_elements(f, chosen, width, offsets, sizes, total)
         if there > largest(width, True):
             return self.full(f, largest(width, True), b"offsets")
         with nogil:
-            move_lists(offsets, sizes, width, self.pieces, self.rows)
-        rows = Rows(NULL, NULL, there, parts, self.n_pieces)
-        return self.take_field(f + 1, &rows)
+            move_lists(offsets, sizes, width, self.pieces, chosen)
+        below = Chosen(f + 1, NULL, NULL, there, parts, self.n_pieces)
+        return self.take_field(f + 1, &below)
 
-    cdef int own_elements(self, int32_t f, int32_t width, uint8_t* offsets, const uint8_t* sizes,
-                          int64_t total) except -1:
+    cdef int own_elements(self, int32_t f, const Chosen* chosen, int32_t width, uint8_t* offsets,
+                          const uint8_t* sizes, int64_t total) except -1:
         """The elements of list views, those of one list after the other."""
-        cdef int64_t n = self.rows.count
+        cdef int64_t n = chosen.count
         cdef Memory starts = Memory(n * 8), ends = Memory((n + 1) * 8)
         cdef Lists lists
         if total > largest(width, True):
             return self.full(f, largest(width, True), b"offsets")
         with nogil:
             line_up(<int64_t*> starts.data, <int64_t*> ends.data, offsets, sizes, width, n)
-        lists = Lists(<const int64_t*> starts.data, ends.data + 8, self.rows.homes, n, 0, 8, total)
-        return self.gather_elements(f, &lists)
+        lists = Lists(<const int64_t*> starts.data, ends.data + 8, chosen.homes, n, 0, 8, total)
+        return self.gather_elements(f, chosen, &lists)
 
     # -- several times --
 
@@ -519,10 +510,9 @@ cdef class Taker:
         cdef int64_t width = width_of(field, 1)
         cdef Node* node = &self.d.nodes[f]
         cdef uint8_t* out
-        self.root = f
         self.d.nodes[f] = Node(n, 0, 0)
         self.put(buffer, NULL, 0)
-        if self.enter(f):
+        if self.find_pieces(f, f):
             out = self.put_repeated(self.pieces.bits, self.pieces.shift + first, times, n_times, n)
             node.null_count = n - count_bits(out, 0, n)
             self.put(buffer, out if node.null_count else NULL, bitmap_bytes(n) if node.null_count else 0)
@@ -554,26 +544,26 @@ cdef class Taker:
                 self.d.extents[k] = d.extents[k]
         return 0
 
-    cdef int gather_sparse(self, int32_t f) except -1:
+    cdef int gather_sparse(self, int32_t f, Chosen* chosen) except -1:
         cdef const int8_t* ordinals = self.plan.d.codes + 128 * self.plan.d.fields[f].codes
-        cdef uint8_t* codes = self.gather_fixed(self.plan.d.fields[f].first_buffer, 1)
+        cdef uint8_t* codes = self.gather_fixed(self.plan.d.fields[f].first_buffer, chosen, 1)
         cdef int64_t i
-        if self.nulls and self.rows.numbers != NULL:
-            for i in range(self.rows.count):
-                if self.rows.numbers[i] < 0:
+        if self.nulls and chosen.numbers != NULL:
+            for i in range(chosen.count):
+                if chosen.numbers[i] < 0:
                     codes[i] = <uint8_t> first_code(ordinals)
-        return self.gather_children(f)
+        return self.gather_children(f, chosen)
 
-    cdef int gather_dense(self, int32_t f) except -1:
+    cdef int gather_dense(self, int32_t f, const Chosen* chosen) except -1:
         cdef const FieldPlan* field = &self.plan.d.fields[f]
-        cdef int64_t n = self.rows.count, k = 0
+        cdef int64_t n = chosen.count, k = 0
         cdef int64_t counts[128]
         cdef int64_t begins[128]
         cdef int32_t children[128]
         cdef const int8_t* ordinals = self.plan.d.codes + 128 * field.codes
         cdef uint8_t* codes = self.room(n, 1)
         cdef uint8_t* offsets = self.room(n, 4)
-        cdef Memory numbers = Memory(n * 8), homes = Memory(n * 4 if self.rows.homes != NULL else 0)
+        cdef Memory numbers = Memory(n * 8), homes = Memory(n * 4 if chosen.homes != NULL else 0)
         cdef int64_t* number = <int64_t*> numbers.data
         cdef int32_t* home = <int32_t*> homes.data
         cdef int32_t child = f + 1
@@ -582,7 +572,7 @@ cdef class Taker:
         cdef Lists lists
         cdef int found
         with nogil:
-            found = gather_codes(codes, counts, ordinals, self.pieces, self.rows, f, &fault)
+            found = gather_codes(codes, counts, ordinals, self.pieces, chosen, f, &fault)
         self.check(found, &fault)
         while child < field.end:
             if counts[k] > INT32_MAX:
@@ -592,7 +582,7 @@ cdef class Taker:
             child = self.plan.d.fields[child].end
             k += 1
         with nogil:
-            found = gather_members(offsets, number, home, begins, codes, ordinals, children, self.pieces, self.rows, f,
+            found = gather_members(offsets, number, home, begins, codes, ordinals, children, self.pieces, chosen, f,
                                    &fault)
         self.check(found, &fault)
         self.put(field.first_buffer, codes, n)
@@ -604,12 +594,12 @@ cdef class Taker:
             self.take_elements(children[k], &lists)
         return 0
 
-    cdef int gather_run_ends(self, int32_t f) except -1:
+    cdef int gather_run_ends(self, int32_t f, const Chosen* chosen) except -1:
         cdef int32_t values = self.plan.d.fields[f + 1].end, width = self.plan.d.fields[f + 1].width
         cdef int32_t buffer = self.plan.d.fields[f + 1].first_buffer
-        cdef int64_t n = self.rows.count, count, k
+        cdef int64_t n = chosen.count, count, k
         cdef Memory begins = Memory(n * 8), numbers = Memory(n * 8)
-        cdef Memory homes = Memory(n * 4 if self.rows.homes != NULL else 0)
+        cdef Memory homes = Memory(n * 4 if chosen.homes != NULL else 0)
         cdef const int64_t* begin = <const int64_t*> begins.data
         cdef uint8_t* out
         cdef Fault fault
@@ -618,7 +608,7 @@ cdef class Taker:
             self.full(f, largest(width, True), b"run ends")
         with nogil:
             count = gather_runs(<int64_t*> begins.data, <int64_t*> numbers.data, <int32_t*> homes.data, self.pieces,
-                                self.rows, f, &fault)
+                                chosen, f, &fault)
         self.check(count, &fault)
         out = self.room(count, width)
         for k in range(count):
@@ -629,54 +619,53 @@ cdef class Taker:
         lists = Lists(<const int64_t*> numbers.data, NULL, <const int32_t*> homes.data, count, 1, 0, count)
         return self.take_elements(values, &lists)
 
-    cdef int gather_views(self, int32_t f) except -1:
+    cdef int gather_views(self, int32_t f, const Chosen* chosen) except -1:
         """Views and their texts, or all data buffers where these are less."""
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
         cdef ViewRange* made = &self.d.views[self.plan.d.fields[f].view]
-        cdef int64_t n = self.rows.count, used, there = 0, k, i
-        cdef const Extent* extents
+        cdef int64_t n = chosen.count, used, there = 0, k, i
+        cdef Extent extent
         cdef uint8_t* views
         cdef uint8_t* text
         cdef Fault fault
         cdef int found
         views = self.room(n, 16)
         with nogil:
-            found = check_views(views, &used, self.pieces, self.rows, f, &fault)
+            found = check_views(views, &used, self.pieces, chosen, f, &fault)
         self.check(found, &fault)
         self.put(buffer, views, 16 * n)
         made[0] = ViewRange(self.n_pool, 0)
         for k in range(self.n_pieces):
-            extents = <const Extent*> self.pieces[k].data
             for i in range(self.pieces[k].limit):
-                there += extents[i].size
+                there += self.pieces[k].buffers[i].size
         # Views may share bytes: what is copied is never more than there is.
         if used <= there >> (self.n_pieces == 1):
-            self.own_texts(views)
+            self.own_texts(views, chosen)
         else:
             for k in range(self.n_pieces):
-                extents = <const Extent*> self.pieces[k].data
                 self.pieces[k].base = self.n_pool - made.first
                 for i in range(self.pieces[k].limit):
-                    text = self.room(extents[i].size, 1)
+                    extent = self.pieces[k].buffers[i]
+                    text = self.room(extent.size, 1)
                     with nogil:
-                        if extents[i].size:
-                            memcpy(text, extents[i].data, extents[i].size)
-                    self.add_pool(Extent(text, extents[i].size))
+                        if extent.size:
+                            memcpy(text, extent.data, extent.size)
+                    self.add_pool(Extent(text, extent.size))
             with nogil:
-                move_views(views, self.pieces, self.rows)
+                move_views(views, self.pieces, chosen)
         made.count = self.n_pool - made.first
         return 0
 
-    cdef int own_texts(self, uint8_t* views) except -1:
+    cdef int own_texts(self, uint8_t* views, const Chosen* chosen) except -1:
         cdef int32_t first = self.n_pool
         cdef int64_t done = 0, end, size
         cdef uint8_t* text
-        while done < self.rows.count:
-            end = fitting_views(views, done, self.rows.count, &size)
+        while done < chosen.count:
+            end = fitting_views(views, done, chosen.count, &size)
             if size:
                 text = self.room(size, 1)
                 with nogil:
-                    copy_texts(text, views, done, end, self.n_pool - first, self.pieces, self.rows)
+                    copy_texts(text, views, done, end, self.n_pool - first, self.pieces, chosen)
                 self.add_pool(Extent(text, size))
             done = end
         return 0
@@ -742,12 +731,13 @@ cdef Taker new_taker(Columns out, list sources, bint shares):
     return taker
 
 
-cdef int take_columns(Taker taker, Columns out, Rows rows) except -1:
+cdef int take_columns(Taker taker, Columns out, Chosen rows) except -1:
     """All columns of rows."""
     cdef int32_t i
     out.d.length = rows.count
     for i in range(taker.plan.d.n_columns):
-        taker.take_field(taker.plan.d.columns[i], &rows)
+        rows.root = taker.plan.d.columns[i]
+        taker.take_field(rows.root, &rows)
     return taker.finish(out)
 
 
@@ -755,7 +745,7 @@ cdef int take_into(Columns out, Columns source, const int64_t* numbers, int64_t 
     cdef Taker taker = new_taker(out, [source], True)
     taker.left, taker.nulls = left[0], True
     try:
-        take_columns(taker, out, Rows(numbers, NULL, n, NULL, 0))
+        take_columns(taker, out, Chosen(-1, numbers, NULL, n, NULL, 0))
     finally:
         left[0] = taker.left
     return 0
@@ -949,7 +939,7 @@ cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* h
         dictionaries = joint_dictionaries(batches)
         if dictionaries is None:
             return None
-    take_columns(new_taker(out, batches, False), out, Rows(rows, homes, n, NULL, n_runs))
+    take_columns(new_taker(out, batches, False), out, Chosen(-1, rows, homes, n, NULL, n_runs))
     out.dictionaries = dictionaries
     return out
 
@@ -979,7 +969,7 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
     cdef int64_t* times = <int64_t*> copy.data
     cdef const FieldPlan* field
     cdef Taker taker
-    cdef Rows rows = Rows(NULL, NULL, 0, NULL, 0)
+    cdef Chosen rows = Chosen(-1, NULL, NULL, 0, NULL, 0)
     check_native(source, "repeating rows")
     for i in range(n_times):
         # Read once: the caller's memory may change meanwhile.
@@ -1001,7 +991,8 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
             spread_counts(<int64_t*> numbers.data, times, n_times, first)
             rows.numbers, rows.count = <const int64_t*> numbers.data, n
             rows.n_runs = write_runs(NULL, rows.numbers, NULL, n)
-        taker.take_field(source.plan.d.columns[i], &rows)
+        rows.root = source.plan.d.columns[i]
+        taker.take_field(rows.root, &rows)
     taker.finish(out)
     return out
 
@@ -1081,10 +1072,10 @@ cdef Memory mask_bits(Array array, int64_t rows):
     return out
 
 
-cdef Rows marked(Memory marks, int64_t rows) except *:
+cdef Chosen marked(Memory marks, int64_t rows) except *:
     """How many of some rows are marked, and how many runs they are; bits behind the last row are turned off."""
     cdef loose_u64* words = <loose_u64*> marks.data
-    cdef Rows kept = Rows(NULL, NULL, 0, NULL, 0)
+    cdef Chosen kept = Chosen(-1, NULL, NULL, 0, NULL, 0)
     cdef uint64_t word, before = 0
     cdef int64_t i
     if not 0 <= rows <= 64 * (marks.size >> 3):
@@ -1104,7 +1095,7 @@ cdef Rows marked(Memory marks, int64_t rows) except *:
 
 def marked_rows(Memory marks not None, int64_t rows):
     """Return the numbers of the rows that are marked: a bit for each row, in words."""
-    cdef Rows kept = marked(marks, rows)
+    cdef Chosen kept = marked(marks, rows)
     cdef Memory out = Memory(8 * kept.count)
     number_bits(<int64_t*> out.data, <const loose_u64*> marks.data, rows)
     out.size = 8 * kept.count
@@ -1126,7 +1117,7 @@ def keep_marked(RecordBatch source not None, Memory marks not None, bint may_sha
 
     `may_share`: if these are all rows, the batch itself is returned.
     """
-    cdef Rows rows = marked(marks, source.d.length)
+    cdef Chosen rows = marked(marks, source.d.length)
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef Memory held = Memory()
     cdef const loose_u64* words = <const loose_u64*> marks.data

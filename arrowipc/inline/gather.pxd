@@ -25,9 +25,11 @@ cdef struct Piece:
     int64_t first               # the number of its first row
     int64_t shift               # onto the number of a row: the physical element
     const uint8_t* bits         # validity; NULL: nothing is null
-    const uint8_t* values       # or bits, offsets, views, type codes
-    const uint8_t* data         # what the offsets point into; sizes of list views; of views the Extents of their data
-    int64_t limit               # elements, or Extents, that it has
+    const uint8_t* values       # or bits, offsets, views, type codes; those inside fixed-size lists of numbers
+    const uint8_t* sizes        # of list views; the offsets of dense unions
+    const uint8_t* data         # bytes of text; the numbers that lists have as elements
+    const Extent* buffers       # of views: their data
+    int64_t limit               # bytes of text, elements, or data buffers, that it has
     int64_t base                # what is added to a view's index, or a list view's offset, of this piece
 
 cdef enum:
@@ -39,13 +41,15 @@ cdef struct Run:
     int64_t count
     int32_t home
 
-cdef struct Rows:
-    # Rows, counted through all pieces, by their numbers or by the runs that they are, or by both.
-    const int64_t* numbers      # negative: a row of nulls, which only the rows of one piece can be; NULL: not known
+cdef struct Chosen:
+    # Elements of a field, by their numbers or by the runs that they are, or by both. Rows of a column are counted
+    # through all pieces, elements of a field below a list, union or runs from its first one in their piece.
+    int32_t root                # the field; the children of structs below it have the same elements
+    const int64_t* numbers      # negative: a null, which only elements of one piece can be; NULL: not known
     const int32_t* homes        # the piece that has each; NULL: there is one piece, or `numbers` are not known
     int64_t count
     const Run* runs             # NULL: not written yet
-    int64_t n_runs              # 0: rows of nulls may be among them, or each is for itself
+    int64_t n_runs              # 0: nulls may be among them, or each is for itself
 
 cdef struct Lists:
     # The elements of one list after the other, each of which lies together.
@@ -248,18 +252,18 @@ cdef inline void copy_runs(uint8_t* out, int64_t width, bint data, const Piece* 
             out += runs[i].count * width
 
 
-cdef inline void gather_words(uint8_t* out, int64_t width, const Piece* pieces, const Rows* rows) noexcept nogil:
+cdef inline void gather_words(uint8_t* out, int64_t width, const Piece* pieces, const Chosen* chosen) noexcept nogil:
     """Values of `width` bytes; zeros where null."""
-    cdef const int64_t* numbers = rows.numbers
-    cdef const int32_t* homes = rows.homes
+    cdef const int64_t* numbers = chosen.numbers
+    cdef const int32_t* homes = chosen.homes
     cdef const uint8_t* value
     cdef int64_t i
     if width == 0:
         return
     if homes == NULL:
-        flat_words(out, pieces.values + pieces.shift * width, width, numbers, rows.count)
+        flat_words(out, pieces.values + pieces.shift * width, width, numbers, chosen.count)
         return
-    for i in range(rows.count):
+    for i in range(chosen.count):
         value = pieces[homes[i]].values + (numbers[i] + pieces[homes[i]].shift) * width
         if width == 8:
             (<loose_i64*> out)[i] = load_i64(value)
@@ -307,39 +311,39 @@ cdef inline void copy_bits(uint8_t* out, bint valid, const Piece* pieces, const 
         at += runs[i].count
 
 
-cdef inline void gather_bits(uint8_t* out, bint valid, const Piece* pieces, const Rows* rows) noexcept nogil:
+cdef inline void gather_bits(uint8_t* out, bint valid, const Piece* pieces, const Chosen* chosen) noexcept nogil:
     """Bits of values, or of their validity; 0 where null."""
-    cdef const int64_t* numbers = rows.numbers
-    cdef const int32_t* homes = rows.homes
+    cdef const int64_t* numbers = chosen.numbers
+    cdef const int32_t* homes = chosen.homes
     cdef const Piece* piece
     cdef const uint8_t* bits
     cdef uint32_t byte = 0
     cdef int64_t i
-    for i in range(rows.count):
+    for i in range(chosen.count):
         piece = home_of(pieces, homes, i)
         bits = piece.bits if valid else piece.values
         if numbers[i] >= 0:
             byte |= <uint32_t> (bits == NULL or get_bit(bits, numbers[i] + piece.shift)) << (i & 7)
-        if i & 7 == 7 or i == rows.count - 1:
+        if i & 7 == 7 or i == chosen.count - 1:
             out[i >> 3] = <uint8_t> byte
             byte = 0
 
 
-cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width, const Piece* pieces, const Rows* rows,
-                                   int32_t f, Fault* fault) noexcept nogil:
+cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width, const Piece* pieces,
+                                   const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
     """Offsets of texts and lists that lie one behind the other now, and where each lay; returns the last one.
 
     -1: `fault`; -2: it is more than offsets of that width can be.
     """
-    cdef const int64_t* numbers = rows.numbers
-    cdef const int32_t* homes = rows.homes
+    cdef const int64_t* numbers = chosen.numbers
+    cdef const int32_t* homes = chosen.homes
     cdef const Piece* piece = pieces
     # Of one piece: what is written here cannot change them, which a compiler does not know of a struct.
     cdef const uint8_t* offsets = piece.values
     cdef int64_t shift = piece.shift, limit = piece.limit
     cdef int64_t first, last, end = 0, most = largest(width, True), i
     store_int(out, 0, width, 0)
-    for i in range(rows.count):
+    for i in range(chosen.count):
         if numbers[i] < 0:
             starts[i] = 0
             store_int(out, i + 1, width, end)
@@ -361,7 +365,7 @@ cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width,
     return end
 
 
-cdef inline int64_t run_offsets(uint8_t* out, Run* spans, int32_t width, const Piece* pieces, const Rows* rows,
+cdef inline int64_t run_offsets(uint8_t* out, Run* spans, int32_t width, const Piece* pieces, const Chosen* chosen,
                                 int32_t f, Fault* fault) noexcept nogil:
     """What `gather_offsets` does, for runs: `spans` are the bytes or elements of each.
 
@@ -372,12 +376,12 @@ cdef inline int64_t run_offsets(uint8_t* out, Run* spans, int32_t width, const P
     cdef int64_t first, last, start, count, end = 0, most = largest(width, True), i
     store_int(out, 0, width, 0)
     out += width
-    for i in range(rows.n_runs):
-        spans[i] = Run(0, 0, rows.runs[i].home)
-        if rows.runs[i].count == 0:
+    for i in range(chosen.n_runs):
+        spans[i] = Run(0, 0, chosen.runs[i].home)
+        if chosen.runs[i].count == 0:
             continue
-        piece = pieces + rows.runs[i].home
-        start, count = rows.runs[i].start + piece.shift, rows.runs[i].count
+        piece = pieces + chosen.runs[i].home
+        start, count = chosen.runs[i].start + piece.shift, chosen.runs[i].count
         offsets = piece.values + start * width
         first, last = load_int(offsets, 0, width), load_int(offsets, count, width)
         if first < 0 or first > last:
@@ -394,12 +398,12 @@ cdef inline int64_t run_offsets(uint8_t* out, Run* spans, int32_t width, const P
 
 
 cdef inline void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets, const int64_t* starts, int32_t width,
-                             const Piece* pieces, const Rows* rows) noexcept nogil:
+                             const Piece* pieces, const Chosen* chosen) noexcept nogil:
     """What lies between the offsets, which `gather_offsets` has made, in elements of `unit` bytes."""
-    cdef const int32_t* homes = rows.homes
+    cdef const int32_t* homes = chosen.homes
     cdef const uint8_t* whole = pieces.data
     cdef const uint8_t* data
-    cdef int64_t n = rows.count, limit = pieces.limit
+    cdef int64_t n = chosen.count, limit = pieces.limit
     cdef int64_t total = load_int(offsets, n, width) * unit, at = 0, end, size, i
     for i in range(n):
         if i + AHEAD < n:
@@ -418,18 +422,17 @@ cdef inline void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets,
         at = end
 
 
-cdef inline int check_views(uint8_t* out, int64_t* used, const Piece* pieces, const Rows* rows, int32_t f,
+cdef inline int check_views(uint8_t* out, int64_t* used, const Piece* pieces, const Chosen* chosen, int32_t f,
                             Fault* fault) noexcept nogil:
     """Views, empty ones where null, which point into their pieces still; `used`: at how many bytes there."""
     cdef const Piece* piece
-    cdef const Extent* buffers
     cdef int64_t at, length, offset, i
     cdef int32_t index
     used[0] = 0
-    for i in range(rows.count):
-        piece = home_of(pieces, rows.homes, i)
-        at = rows.numbers[i] + piece.shift
-        if rows.numbers[i] < 0 or (piece.bits != NULL and not get_bit(piece.bits, at)):
+    for i in range(chosen.count):
+        piece = home_of(pieces, chosen.homes, i)
+        at = chosen.numbers[i] + piece.shift
+        if chosen.numbers[i] < 0 or (piece.bits != NULL and not get_bit(piece.bits, at)):
             memset(out + 16 * i, 0, 16)
             continue
         # Only the copy is looked at: the memory of the piece may change meanwhile.
@@ -442,16 +445,15 @@ cdef inline int check_views(uint8_t* out, int64_t* used, const Piece* pieces, co
         index = load_i32(out + 16 * i + 8)
         if not 0 <= index < piece.limit:
             return fail(fault, FAULT_VIEW, f, 1, at, index, piece.limit, b"buffer index")
-        buffers = <const Extent*> piece.data
         offset = load_i32(out + 16 * i + 12)
-        if not inside(offset, length, buffers[index].size):
-            return fail(fault, FAULT_VIEW, f, 1, at, offset, buffers[index].size, b"offset")
+        if not inside(offset, length, piece.buffers[index].size):
+            return fail(fault, FAULT_VIEW, f, 1, at, offset, piece.buffers[index].size, b"offset")
         used[0] += length
     return 0
 
 
 cdef inline const uint8_t* text_behind(const uint8_t* view, const Piece* piece) noexcept nogil:
-    return (<const Extent*> piece.data)[load_i32(view + 8)].data + load_i32(view + 12)
+    return piece.buffers[load_i32(view + 8)].data + load_i32(view + 12)
 
 
 cdef inline int64_t fitting_views(const uint8_t* views, int64_t first, int64_t last, int64_t* size) noexcept nogil:
@@ -468,26 +470,26 @@ cdef inline int64_t fitting_views(const uint8_t* views, int64_t first, int64_t l
 
 
 cdef inline void copy_texts(uint8_t* text, uint8_t* views, int64_t first, int64_t last, int32_t buffer,
-                            const Piece* pieces, const Rows* rows) noexcept nogil:
+                            const Piece* pieces, const Chosen* chosen) noexcept nogil:
     """Let the texts of some views, which `check_views` has made, lie one behind the other in data buffer `buffer`."""
     cdef int64_t at = 0, length, i
     for i in range(first, last):
         if i + AHEAD < last and load_i32(views + 16 * (i + AHEAD)) > 12:
-            prefetch(text_behind(views + 16 * (i + AHEAD), home_of(pieces, rows.homes, i + AHEAD)))
+            prefetch(text_behind(views + 16 * (i + AHEAD), home_of(pieces, chosen.homes, i + AHEAD)))
         length = load_i32(views + 16 * i)
         if length > 12:
-            memcpy(text + at, text_behind(views + 16 * i, home_of(pieces, rows.homes, i)), length)
+            memcpy(text + at, text_behind(views + 16 * i, home_of(pieces, chosen.homes, i)), length)
             store_int(views, 4 * i + 2, 4, buffer)
             store_int(views, 4 * i + 3, 4, at)
             at += length
 
 
-cdef inline void move_views(uint8_t* views, const Piece* pieces, const Rows* rows) noexcept nogil:
+cdef inline void move_views(uint8_t* views, const Piece* pieces, const Chosen* chosen) noexcept nogil:
     """Let views point at the data buffers of their pieces, which lie one behind the other now."""
     cdef int64_t i
-    for i in range(rows.count):
+    for i in range(chosen.count):
         if load_i32(views + 16 * i) > 12:
-            store_int(views, 4 * i + 2, 4, load_i32(views + 16 * i + 8) + home_of(pieces, rows.homes, i).base)
+            store_int(views, 4 * i + 2, 4, load_i32(views + 16 * i + 8) + home_of(pieces, chosen.homes, i).base)
 
 
 cdef inline void add_part(Run* part, int64_t low, int64_t high) noexcept nogil:
@@ -499,7 +501,7 @@ cdef inline void add_part(Run* part, int64_t low, int64_t high) noexcept nogil:
 
 
 cdef inline int check_list_views(uint8_t* offsets, uint8_t* sizes, Run* parts, int64_t* total, int32_t width,
-                                 const Piece* pieces, const Rows* rows, int32_t f, Fault* fault) noexcept nogil:
+                                 const Piece* pieces, const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
     """List views, which point into their pieces still, empty ones where null; `total`: how many elements they have.
 
     `parts`: per piece the elements from the first to the last one that any of its lists has.
@@ -507,15 +509,15 @@ cdef inline int check_list_views(uint8_t* offsets, uint8_t* sizes, Run* parts, i
     cdef const Piece* piece = pieces
     cdef const Piece* last = pieces
     cdef int64_t at, start, size, end = 0, low = INT64_MAX, high = 0, i
-    for i in range(rows.count):
-        piece = home_of(pieces, rows.homes, i)
+    for i in range(chosen.count):
+        piece = home_of(pieces, chosen.homes, i)
         if piece != last:
             add_part(parts + (last - pieces), low, high)
             last, low, high = piece, INT64_MAX, 0
-        at = rows.numbers[i] + piece.shift
+        at = chosen.numbers[i] + piece.shift
         start = size = 0
-        if rows.numbers[i] >= 0 and (piece.bits == NULL or get_bit(piece.bits, at)):
-            size = load_int(piece.data, at, width)
+        if chosen.numbers[i] >= 0 and (piece.bits == NULL or get_bit(piece.bits, at)):
+            size = load_int(piece.sizes, at, width)
         if size:
             start = load_int(piece.values, at, width)
             if not inside(start, size, piece.limit):
@@ -531,12 +533,12 @@ cdef inline int check_list_views(uint8_t* offsets, uint8_t* sizes, Run* parts, i
 
 
 cdef inline void move_lists(uint8_t* offsets, const uint8_t* sizes, int32_t width, const Piece* pieces,
-                            const Rows* rows) noexcept nogil:
+                            const Chosen* chosen) noexcept nogil:
     """Let list views point at the parts of their pieces, which lie one behind the other now; empty ones stay at 0."""
     cdef int64_t i
-    for i in range(rows.count):
+    for i in range(chosen.count):
         if load_int(sizes, i, width):
-            store_int(offsets, i, width, load_int(offsets, i, width) + home_of(pieces, rows.homes, i).base)
+            store_int(offsets, i, width, load_int(offsets, i, width) + home_of(pieces, chosen.homes, i).base)
 
 
 cdef inline void line_up(int64_t* starts, int64_t* ends, uint8_t* offsets, const uint8_t* sizes, int32_t width,
@@ -560,17 +562,17 @@ cdef inline int first_code(const int8_t* ordinals) noexcept nogil:
 
 
 cdef inline int gather_codes(uint8_t* out, int64_t* counts, const int8_t* ordinals, const Piece* pieces,
-                             const Rows* rows, int32_t f, Fault* fault) noexcept nogil:
+                             const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
     """Type codes, those of the first child where null, and how many elements of each child there are."""
     cdef const Piece* piece
     cdef int first = first_code(ordinals), code
     cdef int64_t i
     memset(counts, 0, 128 * sizeof(int64_t))
-    for i in range(rows.count):
-        piece = home_of(pieces, rows.homes, i)
-        code = (<const int8_t*> piece.values)[rows.numbers[i] + piece.shift] if rows.numbers[i] >= 0 else first
+    for i in range(chosen.count):
+        piece = home_of(pieces, chosen.homes, i)
+        code = (<const int8_t*> piece.values)[chosen.numbers[i] + piece.shift] if chosen.numbers[i] >= 0 else first
         if code < 0 or ordinals[code] < 0:
-            return fail(fault, FAULT_TYPE_CODE, f, 0, rows.numbers[i] + piece.shift - piece.nodes[f].offset, code)
+            return fail(fault, FAULT_TYPE_CODE, f, 0, chosen.numbers[i] + piece.shift - piece.nodes[f].offset, code)
         out[i] = <uint8_t> code
         counts[ordinals[code]] += 1
     return 0
@@ -578,47 +580,47 @@ cdef inline int gather_codes(uint8_t* out, int64_t* counts, const int8_t* ordina
 
 cdef inline int gather_members(uint8_t* out, int64_t* numbers, int32_t* homes, const int64_t* begins,
                                const uint8_t* codes, const int8_t* ordinals, const int32_t* children,
-                               const Piece* pieces, const Rows* rows, int32_t f, Fault* fault) noexcept nogil:
+                               const Piece* pieces, const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
     """Offsets of a dense union, and which elements of its children they were; `codes` is what `gather_codes` made.
 
-    Those of a child begin at its place in `begins`. `homes` is NULL if `rows.homes` is.
+    Those of a child begin at its place in `begins`. `homes` is NULL if `chosen.homes` is.
     """
     cdef const Piece* piece
     cdef int64_t counts[128]
     cdef int64_t at, element, length, i
     cdef int ordinal
     memset(counts, 0, sizeof(counts))
-    for i in range(rows.count):
+    for i in range(chosen.count):
         ordinal = ordinals[codes[i]]
         element = -1
-        if rows.numbers[i] >= 0:
-            piece = home_of(pieces, rows.homes, i)
-            at = rows.numbers[i] + piece.shift
-            element = load_i32(piece.data + 4 * at)
+        if chosen.numbers[i] >= 0:
+            piece = home_of(pieces, chosen.homes, i)
+            at = chosen.numbers[i] + piece.shift
+            element = load_i32(piece.sizes + 4 * at)
             length = piece.nodes[children[ordinal]].length
             if not 0 <= element < length:
                 return fail(fault, FAULT_UNION_OFFSET, f, 1, at - piece.nodes[f].offset, element, length)
         numbers[begins[ordinal] + counts[ordinal]] = element
         if homes != NULL:
-            homes[begins[ordinal] + counts[ordinal]] = rows.homes[i]
+            homes[begins[ordinal] + counts[ordinal]] = chosen.homes[i]
         store_int(out, i, 4, counts[ordinal])
         counts[ordinal] += 1
     return 0
 
 
 cdef inline int64_t gather_runs(int64_t* begins, int64_t* numbers, int32_t* homes, const Piece* pieces,
-                                const Rows* rows, int32_t f, Fault* fault) noexcept nogil:
+                                const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
     """The runs of run-end encoded rows: which row each begins with, and which run it was; returns how many, or -1.
 
-    Rows of the same run that follow each other stay one run. `homes` is NULL if `rows.homes` is.
+    Rows of the same run that follow each other stay one run. `homes` is NULL if `chosen.homes` is.
     """
     cdef const Piece* piece
     cdef const Piece* last = NULL
     cdef int64_t used = 0, run = -1, first = 0, end = 0, at, i
-    for i in range(rows.count):
-        piece = home_of(pieces, rows.homes, i)
-        at = rows.numbers[i] + piece.shift
-        if rows.numbers[i] < 0:
+    for i in range(chosen.count):
+        piece = home_of(pieces, chosen.homes, i)
+        at = chosen.numbers[i] + piece.shift
+        if chosen.numbers[i] < 0:
             if used and run < 0:
                 continue
             run = -1
@@ -634,7 +636,7 @@ cdef inline int64_t gather_runs(int64_t* begins, int64_t* numbers, int32_t* home
         begins[used] = i
         numbers[used] = run
         if homes != NULL:
-            homes[used] = rows.homes[i]
+            homes[used] = chosen.homes[i]
         used += 1
     return used
 

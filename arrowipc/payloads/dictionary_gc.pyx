@@ -15,7 +15,7 @@ from arrowipc._core cimport Columns
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.element cimport index_at, validity, word_span
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, Fault, fail
-from arrowipc.inline.gather cimport Piece, Rows, check_views, copy_texts, fitting_views, flat_words
+from arrowipc.inline.gather cimport Chosen, Piece, check_views, copy_texts, fitting_views, flat_words
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, LAYOUTS, size_needed, width_of
 from arrowipc.inline.loads cimport bitmap_bytes, get_bit, set_bit
 from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, ViewRange
@@ -221,14 +221,14 @@ cdef int own_text(UsedValues* s, const int64_t* numbers, Fault* fault) noexcept 
     cdef const ViewRange* view = &s.values.views[field.view]
     cdef uint8_t* views = <uint8_t*> s.extents[1].data
     cdef int64_t size = 0
-    cdef Rows rows = Rows(numbers, NULL, s.n_used, NULL, 0)
+    cdef Chosen chosen = Chosen(0, numbers, NULL, s.n_used, NULL, 0)
     cdef Piece piece
     memset(&piece, 0, sizeof(Piece))
     piece.d = s.values
     piece.values = s.values.extents[field.first_buffer + 1].data
-    piece.data = <const uint8_t*> &s.values.extents[view.first]
+    piece.buffers = &s.values.extents[view.first]
     piece.limit = view.count
-    if check_views(views, &size, &piece, &rows, 0, fault) < 0:
+    if check_views(views, &size, &piece, &chosen, 0, fault) < 0:
         return -1
     if fitting_views(views, 0, s.n_used, &size) < s.n_used:
         return 1
@@ -236,7 +236,7 @@ cdef int own_text(UsedValues* s, const int64_t* numbers, Fault* fault) noexcept 
         return 0
     if make_room(&s.memory.data, size) == NULL:
         return fail(fault, FAULT_MEMORY)
-    copy_texts(s.memory.data.data, views, 0, s.n_used, 0, &piece, &rows)
+    copy_texts(s.memory.data.data, views, 0, s.n_used, 0, &piece, &chosen)
     s.extents[s.d.plan.n_buffers] = Extent(s.memory.data.data, size)
     s.view = ViewRange(s.d.plan.n_buffers, 1)
     s.d.n_extents += 1
