@@ -18,6 +18,7 @@ cdef struct FlatMemory:
     Room validity
     Room values             # values, views or offsets
     Room data
+    Room starts             # int64: where each text lies among the values
 
 
 # Fill `out`, the extents of a flat field, and its node with the values at the physical positions `numbers` of the one

@@ -9,88 +9,70 @@ Indices, offsets and views are untrusted: each is checked as it is followed.
 
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, qsort
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from arrowipc._core cimport Columns
-from arrowipc.inline.bits cimport largest, store_int
-from arrowipc.inline.element cimport index_at, validity, word_span
+from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, Fault, fail
-from arrowipc.inline.gather cimport Chosen, Piece, check_views, copy_texts, fitting_views, flat_words
-from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, LAYOUTS, size_needed, width_of
-from arrowipc.inline.loads cimport bitmap_bytes, get_bit, set_bit
+from arrowipc.inline.gather cimport (
+    Chosen, Piece, check_views, copy_texts, fitting_views, gather_bits, gather_data, gather_offsets, gather_words,
+)
+from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, LAYOUTS, has_offsets, size_needed, width_of
+from arrowipc.inline.loads cimport bitmap_bytes, get_bit
 from arrowipc.inline.plan cimport FIELD_ENCODED, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, ViewRange
-from arrowipc.inline.room cimport Room, make_room, new_zeros
+from arrowipc.inline.room cimport make_room, new_zeros
 
-
-cdef enum:
-    MUCH = 1 << 24      # bytes of text
 
 # -- values of a flat column, by their numbers ------------------------------------------------------------------
 
 
-cdef void flat_bits(uint8_t* out, const uint8_t* bits, const int64_t* numbers, int64_t n) noexcept nogil:
-    """Bits of the values taken, zeros where null; without `bits` all others are 1."""
-    cdef int64_t i
-    memset(out, 0, bitmap_bytes(n))
-    for i in range(n):
-        if numbers[i] >= 0 and (bits == NULL or get_bit(bits, numbers[i])):
-            set_bit(out, i)
+cdef Piece piece_of(const ColumnsData* values) noexcept nogil:
+    """The one flat column of `values`, without its nulls, as something to copy values from; NULL: no values."""
+    cdef const FieldPlan* field
+    cdef const Extent* extents
+    cdef Piece piece
+    memset(&piece, 0, sizeof(Piece))
+    if values == NULL:
+        return piece
+    field = &values.plan.fields[0]
+    extents = &values.extents[field.first_buffer]
+    piece.d, piece.nodes, piece.extents, piece.values = values, values.nodes, values.extents, extents[1].data
+    if field.view >= 0:
+        piece.buffers = &values.extents[values.views[field.view].first]
+        piece.limit = values.views[field.view].count
+    elif has_offsets(field.layout):
+        piece.data, piece.limit = extents[2].data, extents[2].size
+    return piece
 
 
-cdef int check_length(const ColumnsData* values, const int64_t* numbers, int64_t n, int64_t most,
-                      Fault* fault) noexcept nogil:
-    """Add up text before it is written: few bytes of indices may stand for terabytes."""
-    cdef const uint8_t* data
-    cdef int64_t size = 0, i
-    for i in range(n):
-        if numbers[i] < 0:
-            continue
-        if word_span(values, 0, numbers[i], &data, &size, fault) < 0:
-            return -1
-        if size > most:
-            return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], size, most, NULL)
-        most -= size
-    return 0
+cdef int64_t take_text(FlatMemory* memory, uint8_t* offsets, int32_t width, const Piece* piece, const Chosen* chosen,
+                       int64_t most, Fault* fault) noexcept nogil:
+    """Text and its offsets, empty where null; returns the bytes of the text. -1: they are more than `most`, or `fault`.
 
-
-cdef int64_t flat_text(Room* text, uint8_t* offsets, int32_t width, const ColumnsData* values, const int64_t* numbers,
-                       int64_t n, int64_t most, Fault* fault) noexcept nogil:
-    """Text and its offsets, empty where null; returns the bytes of the text.
-
-    Each value is looked at once when it is copied: the memory of the values may change meanwhile.
+    All are added up before the first one is copied: few bytes of indices may stand for terabytes.
     """
-    cdef const uint8_t* data
-    cdef uint8_t* out = make_room(text, 0)
-    cdef int64_t end = 0, size = 0, i
-    cdef bint is_counted = False
-    most = min(most, largest(width, True))
-    store_int(offsets, 0, width, 0)
-    for i in range(n):
-        if numbers[i] >= 0:
-            if word_span(values, 0, numbers[i], &data, &size, fault) < 0:
-                return -1
-            if size > most - end:
-                # Unless `most` is small, only offsets that do not rise make that much text.
-                return fail(fault, FAULT_OFFSET, 0, 1, numbers[i], size, most - end, NULL)
-            if size > text.size - end:
-                if end >= MUCH and not is_counted:
-                    is_counted = True
-                    if check_length(values, numbers + i, n - i, most - end, fault) < 0:
-                        return -1
-                out = make_room(text, end + size)
-                if out == NULL:
-                    return fail(fault, FAULT_MEMORY)
-            memcpy(out + end, data, size)
-            end += size
-        store_int(offsets, i + 1, width, end)
-    return end
+    cdef int64_t* starts = <int64_t*> make_room(&memory.starts, chosen.count * <int64_t> sizeof(int64_t))
+    cdef int64_t total
+    if starts == NULL:
+        return fail(fault, FAULT_MEMORY)
+    total = gather_offsets(offsets, starts, width, piece, chosen, 0, fault)
+    if total == -2 or total > most:
+        # Unless `most` is small, only offsets that do not rise make that much text.
+        return fail(fault, FAULT_OFFSET, 0, 1, 0, total if total >= 0 else INT64_MAX, most, NULL)
+    if total < 0:
+        return -1
+    if make_room(&memory.data, total) == NULL:
+        return fail(fault, FAULT_MEMORY)
+    gather_data(memory.data.data, 1, offsets, starts, width, piece, chosen)
+    return total
 
 
 cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldPlan* field, const ColumnsData* values,
                        const int64_t* numbers, int64_t n, int64_t most, Fault* fault) noexcept nogil:
     cdef int64_t bits = bitmap_bytes(n), nulls = 0, size, text = 0, i
     cdef int kind = LAYOUTS[field.layout].buffers[1].kind
-    cdef const uint8_t* words = NULL
+    cdef Piece piece = piece_of(values)
+    cdef Chosen chosen = Chosen(0, numbers, NULL, n, NULL, 0)
     cdef uint8_t* to
     for i in range(n):
         nulls += numbers[i] < 0
@@ -106,20 +88,18 @@ cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldP
         to = make_room(&memory.validity, bits)
         if to == NULL:
             return fail(fault, FAULT_MEMORY)
-        flat_bits(to, NULL, numbers, n)
+        gather_bits(to, True, &piece, &chosen)
         out[0] = Extent(to, bits)
     to = make_room(&memory.values, size) if size <= most else NULL
     if to == NULL:
         return fail(fault, FAULT_MEMORY)
     out[1] = extent_of(to, size)
-    if values != NULL:
-        words = values.extents[values.plan.fields[0].first_buffer + 1].data
     if kind == BUFFER_BITS:
-        flat_bits(to, words, numbers, n)
+        gather_bits(to, False, &piece, &chosen)
     elif kind == BUFFER_FIXED:
-        flat_words(to, words, width_of(field, 1), numbers, n)
+        gather_words(to, width_of(field, 1), &piece, &chosen)
     else:
-        text = flat_text(&memory.data, to, <int32_t> width_of(field, 1), values, numbers, n, most - size, fault)
+        text = take_text(memory, to, <int32_t> width_of(field, 1), &piece, &chosen, most - size, fault)
         if text < 0:
             return -1
         out[2] = extent_of(memory.data.data, text)
@@ -130,6 +110,7 @@ cdef void free_flat(FlatMemory* memory) noexcept nogil:
     free(memory.validity.data)
     free(memory.values.data)
     free(memory.data.data)
+    free(memory.starts.data)
 
 
 # -- values in use -------------------------------------------------------------------------------------------
@@ -217,17 +198,10 @@ cdef void forget_used(UsedValues* s) noexcept nogil:
 
 cdef int own_text(UsedValues* s, const int64_t* numbers, Fault* fault) noexcept nogil:
     """Put the text behind the views that were taken into one data buffer; 1: it is too long for that."""
-    cdef const FieldPlan* field = &s.values.plan.fields[0]
-    cdef const ViewRange* view = &s.values.views[field.view]
     cdef uint8_t* views = <uint8_t*> s.extents[1].data
     cdef int64_t size = 0
     cdef Chosen chosen = Chosen(0, numbers, NULL, s.n_used, NULL, 0)
-    cdef Piece piece
-    memset(&piece, 0, sizeof(Piece))
-    piece.d = s.values
-    piece.values = s.values.extents[field.first_buffer + 1].data
-    piece.buffers = &s.values.extents[view.first]
-    piece.limit = view.count
+    cdef Piece piece = piece_of(s.values)
     if check_views(views, &size, &piece, &chosen, 0, fault) < 0:
         return -1
     if fitting_views(views, 0, s.n_used, &size) < s.n_used:
