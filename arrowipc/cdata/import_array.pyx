@@ -33,7 +33,7 @@ from arrowipc.decode.validate cimport validate as prove
 
 from arrowipc.columns.record_batch import concat_batches
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column, showable
-from arrowipc.schemas import numbered_field
+from arrowipc.schemas import Schema, number_dictionaries, numbered_field
 
 
 # -- schemas -------------------------------------------------------------------------------------------------
@@ -147,7 +147,6 @@ cdef Plan learn(const ArrowSchema* schema, bint whole):
     cdef list nodes = []
     cdef LimitsData limits
     from arrowipc.cdata.format_strings import field_of, schema_of
-    from arrowipc.schemas import Schema, number_dictionaries
 
     # The struct that stands for a batch is not a level of its types.
     describe(schema, 0 if whole else 1, nodes, [] if whole else [name_of(schema)])
@@ -896,8 +895,6 @@ cdef RecordBatch all_of(BatchStream stream, int64_t most):
 
 cpdef object schema_from(object source):
     """The schema of another library as an :class:`arrowipc.Schema`; dictionaries are numbered."""
-    from arrowipc.schemas import Schema
-
     if isinstance(source, Schema):
         return source
     capsule = source

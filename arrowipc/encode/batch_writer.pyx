@@ -36,7 +36,9 @@ from arrowipc.decode.framing cimport Message, new_message
 from arrowipc.encode.batch_encoder cimport Compressor, Encoder
 from arrowipc.encode.dictionary_writer cimport Emission, WrittenDictionaries
 
-from arrowipc.arguments import bytes_taken, check_integer, instance_of, metadata_of, without_descriptions
+from arrowipc.arguments import (
+    bytes_taken, check_integer, codec_and_level, instance_of, metadata_of, without_descriptions,
+)
 from arrowipc.metadata.checksums import PAIR
 from arrowipc.errors import NotFoundError, UnsupportedError, UsageError
 from arrowipc.metadata.schema_tables import write_footer
@@ -435,8 +437,6 @@ cdef class EncodeOptions:
         if type(compression) is str and compression in ("lz4", "zstd") or compression is None:
             codec = compression     # no look at what pyarrow has, which takes an import
         else:
-            from arrowipc.arguments import codec_and_level
-
             codec, compression_level = codec_and_level(compression, compression_level)
         if isinstance(compression, dict):
             named = {name: codec_and_level(each, None)[0] for name, each in compression.items()}

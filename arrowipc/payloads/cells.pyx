@@ -20,7 +20,9 @@ from arrowipc.inline.plan cimport (
 from arrowipc.inline.room cimport new_zeros
 from arrowipc.metadata.schema_reader cimport python_plan
 
+from arrowipc.datatypes import Field
 from arrowipc.errors import UsageError
+from arrowipc.schemas import Schema
 
 cdef enum:
     # Python objects that are looked at together: a call that stops early should not have looked at all of them.
@@ -173,9 +175,6 @@ cdef Array array_over(object type, int64_t count, Memory values, Memory data):
     cdef LimitsData limits
     found = recent_plans.find(identity(type))
     if found is None:
-        from arrowipc.datatypes import Field
-        from arrowipc.schemas import Schema
-
         limits_data(None, &limits)
         found = (type, python_plan(Schema([Field("", type)]), &limits))
         recent_plans.keep(found, identity(type))

@@ -23,7 +23,7 @@ from arrowipc.tensors.message cimport (
 from arrowipc.tensors.strided_copy cimport Gathered, gather_all, gathered, is_packed, reach, row_major, stored_strides
 
 from arrowipc.datatypes import Bool, FloatingPoint, Int
-from arrowipc.arguments import check_flag, equals_foreign
+from arrowipc.arguments import check_flag, checked_names, equals_foreign
 from arrowipc.errors import FormatError, LimitError, UsageError
 
 cdef dict plain_types = {}      # (Schema.fbs Type, width, flags) -> the one type object
@@ -103,7 +103,6 @@ cdef class Tensor:
     def __init__(self, data, dim_names=None, type=None):
         cdef Held held
         cdef int32_t i
-        from arrowipc.arguments import checked_names
         from arrowipc.values.dtypes import as_values
 
         if self.dims != NULL:

@@ -19,6 +19,7 @@ from arrowipc.inline.utf8 cimport utf8_error
 from arrowipc.metadata.schema_reader cimport fixed_type, read_type
 from arrowipc.encode.batch_writer cimport Sink
 
+from arrowipc.datatypes import Bool
 from arrowipc.errors import FormatError, LimitError
 
 cdef enum:
@@ -67,11 +68,7 @@ cdef int read_element(const Table* header, int32_t tag, int32_t slot, str table,
 
 
 cdef object element_type(const FieldPlan* element, const Table* type):
-    if element.layout == LAYOUT_BOOL:
-        from arrowipc.datatypes import Bool
-
-        return Bool()
-    return fixed_type(element, type)
+    return Bool() if element.layout == LAYOUT_BOOL else fixed_type(element, type)
 
 
 cdef int read_index_type(const Table* header, int32_t slot, str table, str part, FieldPlan* out) except -1:

@@ -51,7 +51,9 @@ from operator import is_
 from arrowipc.arguments import check_text, described, integer_of, items_of, metadata_of, repeated, without_descriptions
 from arrowipc.columns.column import Column
 from arrowipc.columns.extensions import STORED_TIMES
+from arrowipc.datatypes import Field, own
 from arrowipc.errors import NotFoundError, UsageError
+from arrowipc.schemas import Schema, numbered_field
 
 
 cdef bint is_pandas(object values) except -1:
@@ -535,8 +537,6 @@ cdef class Builder(Converter):
         cdef Memory numbers
         cdef Columns columns
         cdef MemoTable table
-        from arrowipc.schemas import Schema
-
         if count > most:
             self.blame(f, most, f"{count:,} rows are more than {8 * width}-bit run ends can count; "
                                 "use wider run ends")
@@ -634,8 +634,6 @@ cpdef RecordBatch build_batch(object mapping, object schema=None, int64_t rows=0
     A column may also be another sequence, or an :class:`Array` of the column's type. Arrays of NumPy of the right
     dtype, contiguous and in native byte order, are used as they are: later changes show in the batch.
     """
-    from arrowipc.schemas import Schema
-
     if not is_mapping(mapping):
         raise UsageError(f"expected a mapping of column names to values, found {described(mapping)}")
     schema = given_schema(schema)
@@ -690,7 +688,6 @@ cdef RecordBatch build_columns(list names, list columns, object schema, int64_t 
 cdef object with_own_dictionaries(object schema, list sources):
     """The schema without the ids of dictionaries that arrays of another batch have already: there they mean others."""
     from arrowipc.metadata.schema_tables import dictionaries_of
-    from arrowipc.schemas import numbered_field
 
     cdef dict owners = {}
     cdef list fields = []
@@ -764,7 +761,6 @@ cpdef Array build_array(object values, object type=None):
 def fill_null(Array array not None, value):
     """See `Array.fill_null`."""
     from arrowipc.values.row_reader import take_across
-    from arrowipc.schemas import Schema
 
     cdef const uint8_t* bits
     cdef Memory rows
@@ -783,8 +779,6 @@ def fill_null(Array array not None, value):
 
 def add_to_each(list batches not None, position, field, values):
     """See `RecordBatch.add_column`: batches of one schema, each with its part of the values."""
-    from arrowipc.datatypes import Field, own
-    from arrowipc.schemas import Schema
     from arrowipc.values.inference import infer_schema
 
     cdef RecordBatch batch = batches[0]
@@ -843,7 +837,6 @@ cdef Plan plan_of(object schema):
 
 
 cdef Plan plan_of_type(object type):
-    from arrowipc.schemas import Schema
     from arrowipc.types import as_type
     from arrowipc.values.inference import field_of
 
