@@ -31,7 +31,7 @@ cdef struct Undo:
     int64_t spelled         # ... and the bytes of their spelling
 
 cdef struct Buffers:
-    # Their extents; those before Pool.count are in use.
+    # The extents of a pool; the first Pool.count are in use.
     Extent* extents
     int64_t room
 
@@ -77,7 +77,7 @@ cdef class BuilderMemory:
     cdef int snapshot_into(self, Columns out) except -1
 
 
-cdef int grow(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil
+cdef int grow_buffer(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil
 cdef int pool_grow(BuilderMemory g, int32_t view, int64_t size, Fault* fault) noexcept with gil
 # Lets `first`, whose values `g` has just copied, count as the first of its snapshots, which grow by deltas.
 cdef int begin_deltas(BuilderMemory g, Columns first) except -1
@@ -96,7 +96,7 @@ cdef int begins_with_snapshot(Columns longer, Columns shorter)
 
 cdef inline int reserve(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept nogil:
     if unlikely(extra > g.blocks[buffer].size - SLACK - g.sizes[buffer], 0):
-        return grow(g, buffer, extra, fault)
+        return grow_buffer(g, buffer, extra, fault)
     return 0
 
 
@@ -141,7 +141,7 @@ cdef inline int set_span(const ColumnsData* d, int32_t f, int64_t first, int64_t
 
 
 cdef inline int set_children(const ColumnsData* d, int32_t f, Span* spans, Fault* fault) noexcept nogil:
-    """Children of field f take the elements that the field takes, those of fixed-size lists that many times."""
+    """Children of field f take the elements that the field takes; of a fixed-size list, `width` times as many."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     # No overflow: check_sizes has multiplied for the whole node.
     cdef int64_t times = field.width if field.layout == LAYOUT_FIXED_LIST else 1
@@ -155,7 +155,7 @@ cdef inline int set_children(const ColumnsData* d, int32_t f, Span* spans, Fault
 
 cdef inline int span_offsets(const ColumnsData* d, int32_t f, int32_t width, const Span* span, Span* out,
                              Fault* fault) noexcept nogil:
-    """The bytes, or elements of the child, that the offsets of a span enclose; those between them are not checked."""
+    """Find the bytes, or elements of the child, of a span; only its first and last offset are checked."""
     cdef const Extent* extents = &d.extents[d.plan.fields[f].first_buffer + 1]
     cdef int64_t limit = d.nodes[f + 1].length if LAYOUTS[d.plan.fields[f].layout].n_children else extents[1].size
     cdef int64_t first = load_int(extents.data, span.start, width)
@@ -170,13 +170,11 @@ cdef inline int span_offsets(const ColumnsData* d, int32_t f, int32_t width, con
     return 0
 
 
-# The child's elements that the lists of a span have, which are not empty and not null, from the first to the last one.
-cdef int span_list_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, Span* out,
-                         Fault* fault) noexcept nogil
-# Children of dense union f take the elements from the lowest to the highest offset of its span; `low`: per ordinal.
-cdef int span_members(const ColumnsData* d, int32_t f, Span* spans, int64_t* low, Fault* fault) noexcept nogil
-# The runs that a span of a run-end encoded field touches.
-cdef int span_runs(const ColumnsData* d, int32_t f, const Span* span, Span* out, Fault* fault) noexcept nogil
+# Let the children of field f take the elements that its span needs; `nulls`: some of the field's may be null. `inner`:
+# what its lists, list views or runs have, from the first to the last element or run, counted from the child's first.
+# Run ends take none: their parent does their work.
+cdef int span_children(const ColumnsData* d, int32_t f, bint nulls, Span* spans, Span* inner,
+                       Fault* fault) noexcept nogil
 # Check the views of a span that point into data buffers, and add their sizes to those of the buffers, `stride` apart.
 cdef int measure_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, int64_t* used,
                        int32_t stride, Fault* fault) noexcept nogil

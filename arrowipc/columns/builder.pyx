@@ -16,10 +16,10 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, raise_fault
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, shift_offsets, store_int
-from arrowipc.inline.element cimport find_run, run_end
+from arrowipc.inline.element cimport find_run, run_end, validity, view_data
 from arrowipc.inline.fault cimport (
-    FAULT_FULL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET,
-    FAULT_VIEW, Fault, fail,
+    FAULT_FULL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault,
+    fail,
 )
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, is_list_view
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32
@@ -55,7 +55,7 @@ cdef int64_t KEEP_BYTES = 1 << 18
 
 
 cdef Memory new_memory(int64_t wanted, int64_t least):
-    """A block of `wanted` bytes, or of `least` where there is not as much."""
+    """Allocate `wanted` bytes; if that fails, `least`."""
     cdef Memory memory = Memory.__new__(Memory)
     try:
         memory.reserve(wanted)
@@ -64,8 +64,8 @@ cdef Memory new_memory(int64_t wanted, int64_t least):
     return memory
 
 
-cdef int grow(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil:
-    """Give a buffer a block with room for `extra` more bytes; the old one stays with whoever points at it."""
+cdef int grow_buffer(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil:
+    """Give a buffer a block with room for `extra` more bytes; snapshots keep the old block alive."""
     cdef Memory memory
     cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].size, least = used + extra + SLACK
     if extra > INT64_MAX // 16 - used:
@@ -286,9 +286,11 @@ cdef int begins_with_snapshot(Columns longer, Columns shorter):
 # -- the elements of a span, which are checked ---------------------------------------------------------------
 
 
-cdef int span_list_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, Span* out,
+cdef int span_list_views(const ColumnsData* d, int32_t f, bint nulls, const Span* span, Span* out,
                          Fault* fault) noexcept nogil:
+    """The child's elements from the first to the last one that list views have, which are not empty and not null."""
     cdef int32_t first = d.plan.fields[f].first_buffer, width = LAYOUTS[d.plan.fields[f].layout].buffers[1].width
+    cdef const uint8_t* bits = validity(d, f) if nulls else NULL
     cdef const uint8_t* offsets = d.extents[first + 1].data
     cdef const uint8_t* sizes = d.extents[first + 2].data
     cdef int64_t limit = d.nodes[f + 1].length, low = INT64_MAX, high = 0, i, offset, size
@@ -305,11 +307,13 @@ cdef int span_list_views(const ColumnsData* d, int32_t f, const uint8_t* bits, c
     return 0
 
 
-cdef int span_members(const ColumnsData* d, int32_t f, Span* spans, int64_t* low, Fault* fault) noexcept nogil:
+cdef int span_members(const ColumnsData* d, int32_t f, Span* spans, Fault* fault) noexcept nogil:
+    """Children of dense union f take the elements from the lowest to the highest offset of its span."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const int8_t* codes = <const int8_t*> d.extents[field.first_buffer].data
     cdef const uint8_t* offsets = d.extents[field.first_buffer + 1].data
     cdef const int8_t* ordinals = d.plan.codes + 128 * field.codes
+    cdef int64_t low[128]
     cdef int64_t high[128]
     cdef int64_t i, offset
     cdef int32_t child = f + 1, k
@@ -333,6 +337,7 @@ cdef int span_members(const ColumnsData* d, int32_t f, Span* spans, int64_t* low
 
 
 cdef int span_runs(const ColumnsData* d, int32_t f, const Span* span, Span* out, Fault* fault) noexcept nogil:
+    """The runs that a span of a run-end encoded field touches."""
     cdef int64_t runs = d.nodes[f + 1].length, previous = span.start, stop = span.start + span.count, i, end
     # Run ends that do not rise give runs too, the first one not behind the last, and the loop finds them.
     cdef int64_t first = find_run(d, f, span.start) if span.start else 0, last = find_run(d, f, stop - 1)
@@ -347,25 +352,40 @@ cdef int span_runs(const ColumnsData* d, int32_t f, const Span* span, Span* out,
     return 0
 
 
+cdef int span_children(const ColumnsData* d, int32_t f, bint nulls, Span* spans, Span* inner,
+                       Fault* fault) noexcept nogil:
+    cdef int layout = d.plan.fields[f].layout, found
+    cdef int32_t child = f + 1
+    if layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST or layout == LAYOUT_SPARSE:
+        return set_children(d, f, spans, fault)
+    if layout == LAYOUT_DENSE:
+        return span_members(d, f, spans, fault)
+    if layout == LAYOUT_RUN_END:
+        spans[f + 1].count = 0
+        child = d.plan.fields[f + 1].end
+        found = span_runs(d, f, &spans[f], inner, fault)
+    elif is_list_view(layout):
+        found = span_list_views(d, f, nulls, &spans[f], inner, fault)
+    else:
+        found = span_offsets(d, f, LAYOUTS[layout].buffers[1].width, &spans[f], inner, fault)
+    return set_span(d, child, inner.start, inner.count, spans, fault) if found == 0 else -1
+
+
 cdef int measure_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, int64_t* used,
                        int32_t stride, Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* views = d.extents[field.first_buffer + 1].data
     cdef const Extent* buffers = d.extents + d.views[field.view].first
-    cdef int32_t count = d.views[field.view].count, index
-    cdef int64_t i, length, offset
+    cdef int32_t length, index
+    cdef int64_t i
     for i in range(span.start, span.start + span.count):
         length = load_i32(views + 16 * i)
         if 0 <= length <= 12 or (bits != NULL and not get_bit(bits, i)):
             continue
-        if length < 0:
-            return fail(fault, FAULT_VIEW, f, 1, i, length, 0, b"length")
         index = load_i32(views + 16 * i + 8)
-        if not 0 <= index < count:
-            return fail(fault, FAULT_VIEW, f, 1, i, index, count, b"buffer index")
-        offset = load_i32(views + 16 * i + 12)
-        if not inside(offset, length, buffers[index].size):
-            return fail(fault, FAULT_VIEW, f, 1, i, offset, buffers[index].size, b"offset")
+        if view_data(buffers, d.views[field.view].count, length, index, load_i32(views + 16 * i + 12), f, i,
+                     fault) == NULL:
+            return -1
         used[index * stride] += length
     return 0
 
@@ -455,14 +475,13 @@ cdef int append_indices(ColumnsBuilder g, const Append* job, int32_t f, int64_t 
     return 0
 
 
-cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
-    """Offsets and what they enclose: the bytes of texts, or the elements of lists, which become the child's span."""
+cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t width, Span* inner) noexcept nogil:
+    """Offsets, and the bytes of texts that they enclose; the elements of lists are `inner`."""
     cdef int32_t buffer = g.p.fields[f].first_buffer + 1
     cdef bint is_list = LAYOUTS[g.p.fields[f].layout].n_children == 1, fresh = g.sizes[buffer] == 0
     cdef int64_t base = g.nodes[f + 1].length if is_list else g.sizes[buffer + 1], count = g.spans[f].count
     cdef const Extent* extents = &job.piece.extents[buffer]
-    cdef Span inner
-    if (span_offsets(job.piece, f, width, &g.spans[f], &inner, job.fault) < 0
+    if ((not is_list and span_offsets(job.piece, f, width, &g.spans[f], inner, job.fault) < 0)
             or reserve(g, buffer, (count + fresh) * width, job.fault) < 0):
         return -1
     if inner.count > largest(width, True) - base:
@@ -474,13 +493,12 @@ cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t 
     shift_offsets(g.blocks[buffer].data + g.sizes[buffer], extents[0].data + (g.spans[f].start + 1) * width, count,
                   width, base - inner.start)
     g.sizes[buffer] += count * width
-    if is_list:
-        return set_span(job.piece, f + 1, inner.start, inner.count, g.spans, job.fault)
-    return copy_in(g, buffer + 1, extents[1].data + inner.start, inner.count, job.fault)
+    return 0 if is_list else copy_in(g, buffer + 1, extents[1].data + inner.start, inner.count, job.fault)
 
 
-cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_t width) noexcept nogil:
-    """List views; empty and null lists all begin where the piece's elements begin."""
+cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_t width,
+                          const Span* inner) noexcept nogil:
+    """List views, whose elements are `inner`; empty and null lists all begin where the piece's elements begin."""
     cdef int32_t first = g.p.fields[f].first_buffer
     cdef const uint8_t* bits = validity_of(job, f, first)
     cdef const uint8_t* offsets = job.piece.extents[first + 1].data
@@ -488,9 +506,7 @@ cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_
     cdef int64_t start = g.spans[f].start, count = g.spans[f].count, base = g.nodes[f + 1].length, i, size
     cdef uint8_t* out_offsets
     cdef uint8_t* out_sizes
-    cdef Span inner
-    if (span_list_views(job.piece, f, bits, &g.spans[f], &inner, job.fault) < 0
-            or reserve(g, first + 1, count * width, job.fault) < 0
+    if (reserve(g, first + 1, count * width, job.fault) < 0
             or reserve(g, first + 2, count * width, job.fault) < 0):
         return -1
     if inner.count > largest(width, True) - base:
@@ -507,7 +523,7 @@ cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_
             store_int(out_sizes, i, width, size)
     g.sizes[first + 1] += count * width
     g.sizes[first + 2] += count * width
-    return set_span(job.piece, f + 1, inner.start, inner.count, g.spans, job.fault)
+    return 0
 
 
 cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
@@ -517,13 +533,11 @@ cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
     cdef int64_t count = g.spans[f].count
     cdef const uint8_t* codes = job.piece.extents[first].data + g.spans[f].start
     cdef int64_t shifts[128]
-    if span_members(job.piece, f, g.spans, shifts, job.fault) < 0:
-        return -1
     for k in range(field.n_children):
         if g.spans[child].count:
             if g.nodes[child].length > INT32_MAX - g.spans[child].count + 1:
                 return full(job, f, g.nodes[child].length + g.spans[child].count - 1, INT32_MAX, b"offsets")
-            shifts[k] = g.nodes[child].length - shifts[k]
+            shifts[k] = g.nodes[child].length + job.piece.nodes[child].offset - g.spans[child].start
         child = g.p.fields[child].end
     if copy_in(g, first, codes, count, job.fault) < 0 or reserve(g, first + 1, 4 * count, job.fault) < 0:
         return -1
@@ -534,28 +548,25 @@ cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
     return 0
 
 
-cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
+cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f, const Span* runs) noexcept nogil:
     """Run ends count on from the length so far; equal neighbours are not joined."""
     cdef int32_t width = g.p.fields[f + 1].width, buffer = g.p.fields[f + 1].first_buffer + 1
     cdef int64_t count = g.spans[f].count, base = g.nodes[f].length
-    cdef Span runs
     if count > largest(width, True) - base:
         return full(job, f, base + count, largest(width, True), b"run ends")
-    if (span_runs(job.piece, f, &g.spans[f], &runs, job.fault) < 0
-            or reserve(g, buffer, runs.count * width, job.fault) < 0):
+    if reserve(g, buffer, runs.count * width, job.fault) < 0:
         return -1
-    move_runs(g.blocks[buffer].data + g.sizes[buffer], job.piece, f, &runs, &g.spans[f], base)
+    move_runs(g.blocks[buffer].data + g.sizes[buffer], job.piece, f, runs, &g.spans[f], base)
     g.sizes[buffer] += runs.count * width
     g.nodes[f + 1].length += runs.count
-    g.spans[f + 1].count = 0
-    return set_span(job.piece, g.p.fields[f + 1].end, runs.start, runs.count, g.spans, job.fault)
+    return 0
 
 
 # -- views ---------------------------------------------------------------------------------------------------
 
 
 cdef int append_views(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
-    """Views; those of null elements become empty ones."""
+    """Views; a null element gets an empty view."""
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer, variadic = job.piece.views[field.view].count
     cdef const uint8_t* bits = validity_of(job, f, first)
@@ -645,31 +656,31 @@ cdef int copy_views(ColumnsBuilder g, const Append* job, int32_t f, const uint8_
 
 
 cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
-    """The buffers of field f behind its validity, and the spans of its children."""
+    """The buffers of field f behind its validity, after the spans of its children."""
     cdef int layout = g.p.fields[f].layout
     cdef int32_t first = g.p.fields[f].first_buffer
+    cdef Span inner
     if layout == LAYOUT_FIXED:
         return append_fixed(g, job, f)
+    if (LAYOUTS[layout].n_children
+            and span_children(job.piece, f, job.piece.nodes[f].null_count != 0, g.spans, &inner, job.fault) < 0):
+        return -1
     if layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
-        return append_offsets(g, job, f, 4)
+        return append_offsets(g, job, f, 4, &inner)
     if layout == LAYOUT_BOOL:
         return append_bools(g, job, f)
-    if layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST:
-        return set_children(job.piece, f, g.spans, job.fault)
     if layout == LAYOUT_VIEW:
         return append_views(g, job, f)
     if layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
-        return append_offsets(g, job, f, 8)
+        return append_offsets(g, job, f, 8, &inner)
     if is_list_view(layout):
-        return append_list_view(g, job, f, LAYOUTS[layout].buffers[1].width)
+        return append_list_view(g, job, f, LAYOUTS[layout].buffers[1].width, &inner)
     if layout == LAYOUT_DENSE:
         return append_dense(g, job, f)
     if layout == LAYOUT_RUN_END:
-        return append_runs(g, job, f)
+        return append_runs(g, job, f, &inner)
     if layout == LAYOUT_SPARSE:
-        if copy_in(g, first, job.piece.extents[first].data + g.spans[f].start, g.spans[f].count, job.fault) < 0:
-            return -1
-        return set_children(job.piece, f, g.spans, job.fault)
+        return copy_in(g, first, job.piece.extents[first].data + g.spans[f].start, g.spans[f].count, job.fault)
     return 0
 
 
@@ -712,7 +723,7 @@ cdef class ColumnsBuilder(BuilderMemory):
 
         `shifts`, one per dictionary of the plan, go onto its indices (NULL: none). `owner` is what keeps the
         piece's memory alive: with it, large data buffers of views are borrowed, without it (NULL) they are
-        copied. On failure (-1, `fault` filled) a part may have been appended: whoever goes on calls `restore`.
+        copied. On failure (-1, `fault` filled) a part may have been appended: a caller that goes on calls `restore`.
         """
         cdef Append job = Append(piece, shifts, owner, fault)
         cdef const PlanData* p = self.p

@@ -732,7 +732,7 @@ cdef tuple join_dictionaries(list versions):
     return out, [starts[place] for place in places]
 
 
-cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
+cdef void measure_piece(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
     """Add what `count` elements of a field will need, from physical element node.offset + `at` on.
 
     Of fields below lists nothing but numbers is counted. What is not counted grows as it comes.
@@ -746,7 +746,7 @@ cdef void measure(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, 
     at += d.nodes[f].offset
     if field.layout == LAYOUT_STRUCT:
         while child < field.end:
-            measure(g, d, child, at, count)
+            measure_piece(g, d, child, at, count)
             child = d.plan.fields[child].end
     elif kind == BUFFER_FIXED:
         wanted[1] += count * width_of(field, 1)
@@ -805,7 +805,7 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True, dict joined=None
     with nogil:
         for i in range(count):
             for k in range(builder.p.n_columns):
-                measure(builder, piece[i], builder.p.columns[k], 0, piece[i].length)
+                measure_piece(builder, piece[i], builder.p.columns[k], 0, piece[i].length)
         for i in range(count):
             builder.ahead = <double> rows / max(builder.length + piece[i].length, 1)
             # What a failed append leaves needs not be taken back here.

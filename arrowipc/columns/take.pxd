@@ -14,7 +14,7 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
 cpdef RecordBatch take_rows(RecordBatch source, object indices, str name)
 
 # One dimension of int64; and what `check_index` makes of it, in `out`, which has room for as many.
-cdef Source integers(object values, str name)
+cdef Source int64_source(object values, str name)
 cdef int64_t number_rows(int64_t* out, Source index, int64_t rows, bint negative, object wrong, str name) except -1
 cdef RecordBatch take_numbers(RecordBatch source, object indices, bint negative, object wrong, str name)
 cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* homes, int64_t n, int64_t n_runs)

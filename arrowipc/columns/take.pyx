@@ -5,8 +5,8 @@ takes the way that is faster for it: where runs are long enough, it is copied ru
 whichever of several batches has each. What is below lists and unions is `Chosen` of its own, and takes either way. Rows
 that come several times beside payloads are written as often as they come.
 
-Nothing here trusts contents: what has to be followed (offsets of lists and text, type codes, run ends) is checked, what
-is only copied is not.
+The contents are untrusted. Offsets of lists and text, type codes and run ends are checked before they are followed.
+Values that are only copied are not checked.
 """
 
 cimport cython
@@ -25,10 +25,10 @@ from arrowipc.inline.bits cimport SLACK, append_bits, largest, ones, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport FAULT_FULL, Fault, fail
 from arrowipc.inline.gather cimport (
-    AHEAD, Chosen, Lists, Piece, Run, check_list_views, check_views, copy_bits, copy_runs, copy_texts,
+    AHEAD, Chosen, Lists, Piece, Run, gather_list_views, gather_views, copy_bits, copy_runs, copy_texts,
     first_code, fitting_views, gather_bits, gather_codes, gather_data, gather_members, gather_offsets, gather_runs,
     gather_words, home_of, keep_words, line_up, list_runs, move_lists, move_views, number_bits, repeat_bits,
-    repeat_words, run_offsets, runs_of_bits, spread_lists, spread_runs, write_runs,
+    repeat_words, run_offsets, runs_of_bits, skip_uniform, spread_lists, spread_runs, write_runs,
 )
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, width_of
 from arrowipc.inline.loads cimport (
@@ -59,13 +59,11 @@ cdef enum:
     DENSE = 20                  # per cent of rows from which on all are looked at, not only those that are taken
     SMALL = 1 << 12             # bytes of a buffer that shares its block with others
 
-cdef uint64_t ALL_ONES = ~<uint64_t> 0
-
 
 # -- rows, field by field ------------------------------------------------------------------------------------
 
 
-cdef object too_many():
+cdef object too_many_bytes():
     return LimitError("the rows asked for take more bytes than are allowed here; take fewer at a time")
 
 
@@ -99,7 +97,7 @@ cdef class Taker:
         cdef uint8_t* out
         cdef Memory memory
         if mul_overflows(elements, width, &size) or size > self.left:
-            raise too_many()
+            raise too_many_bytes()
         self.left -= size
         if size > SMALL:
             memory = Memory(size + SLACK)
@@ -124,18 +122,18 @@ cdef class Taker:
         return 0
 
     cdef int check(self, int64_t found, const Fault* fault) except -1:
-        """Raise what a kernel found that returned a negative number."""
+        """Raise the fault of a kernel that returned a negative number; else return 0."""
         return raise_fault(fault, self.plan) if found < 0 else 0
 
     cdef int full(self, int32_t f, int64_t most, const char* what) except -1:
-        """More than a field's offsets or run ends can count."""
+        """Raise: the field's offsets, or run ends, cannot count beyond `most`."""
         cdef Fault fault
         return self.check(fail(&fault, FAULT_FULL, f, -1, -1, most, most, what), &fault)
 
     # -- which way --
 
     cdef bint by_run(self, Chosen* chosen, int64_t length) except -1:
-        """Whether runs are copied: those of `length` elements, on average, are worth it. They are known then."""
+        """Whether runs are copied, because they have `length` elements on average; then `chosen.runs` is filled."""
         cdef Memory runs
         if chosen.n_runs == 0 or (chosen.numbers != NULL and chosen.count < length * chosen.n_runs):
             return False
@@ -164,7 +162,7 @@ cdef class Taker:
                 list_runs(<Run*> runs.data, lists)
             return self.take_field(f, &chosen)
         if lists.total > self.left:
-            raise too_many()
+            raise too_many_bytes()
         numbers, homes = Memory(lists.total * 8), Memory(lists.total * 4 if lists.homes != NULL else 0)
         with nogil:
             spread_lists(<int64_t*> numbers.data, <int32_t*> homes.data, lists)
@@ -181,7 +179,7 @@ cdef class Taker:
         cdef Memory numbers, homes
         if chosen.numbers == NULL:
             if chosen.count > self.left:
-                raise too_many()
+                raise too_many_bytes()
             numbers, homes = Memory(chosen.count * 8), Memory(chosen.count * 4 if self.n_pieces > 1 else 0)
             chosen.numbers = <const int64_t*> numbers.data
             chosen.homes = <const int32_t*> homes.data if self.n_pieces > 1 else NULL
@@ -189,20 +187,20 @@ cdef class Taker:
                 spread_runs(<int64_t*> numbers.data, <int32_t*> chosen.homes, chosen.runs, chosen.n_runs)
         self.elements += spread
         if layout == LAYOUT_VIEW:
-            self.gather_views(f, &chosen)
+            self.take_views(f, &chosen)
         elif layout == LAYOUT_DENSE:
-            self.gather_dense(f, &chosen)
+            self.take_dense(f, &chosen)
         elif layout == LAYOUT_RUN_END:
-            self.gather_run_ends(f, &chosen)
+            self.take_run_ends(f, &chosen)
         else:
-            self.gather_list_views(f, &chosen)
+            self.take_list_views(f, &chosen)
         self.elements -= spread
         return 0
 
     # -- one by one --
 
     cdef bint find_pieces(self, int32_t f, int32_t root) noexcept:
-        """Let the pieces be those of a field, of elements of `root`; returns whether some of its elements are null."""
+        """Find field `f` in all pieces, for elements of `root` (see `Chosen`); returns whether it may have nulls."""
         cdef const FieldPlan* fields = self.plan.d.fields
         cdef const FieldPlan* field = &fields[f]
         cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
@@ -272,33 +270,33 @@ cdef class Taker:
         self.d.nodes[f] = Node(chosen.count, 0, 0)
         nulls = self.find_pieces(f, chosen.root)
         if LAYOUTS[field.layout].has_validity:
-            self.gather_validity(f, chosen, nulls)
+            self.take_validity(f, chosen, nulls)
         if field.layout == LAYOUT_NULL:
             self.d.nodes[f].null_count = chosen.count
         elif kind == BUFFER_BITS:
             self.put_bits(buffer + 1, chosen, False)
         elif field.layout == LAYOUT_VIEW and self.shares or field.layout == LAYOUT_FIXED:
-            self.gather_fixed(buffer + 1, chosen, width_of(field, 1))
+            self.take_fixed(buffer + 1, chosen, width_of(field, 1))
         elif kind == BUFFER_OFFSETS:
-            self.gather_spans(f, chosen)
+            self.take_spans(f, chosen)
         elif field.layout == LAYOUT_FIXED_LIST:
-            self.gather_fixed_list(f, chosen)
+            self.take_fixed_list(f, chosen)
         elif field.layout == LAYOUT_STRUCT:
-            self.gather_children(f, chosen)
+            self.take_children(f, chosen)
         elif field.layout == LAYOUT_SPARSE:
-            self.gather_sparse(f, chosen)
+            self.take_sparse(f, chosen)
         else:
             self.take_numbered(f, chosen[0])
         return 0
 
-    cdef int gather_children(self, int32_t f, Chosen* chosen) except -1:
+    cdef int take_children(self, int32_t f, Chosen* chosen) except -1:
         cdef int32_t child = f + 1
         while child < self.plan.d.fields[f].end:
             self.take_field(child, chosen)
             child = self.plan.d.fields[child].end
         return 0
 
-    cdef int gather_validity(self, int32_t f, Chosen* chosen, bint nulls) except -1:
+    cdef int take_validity(self, int32_t f, Chosen* chosen, bint nulls) except -1:
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer
         cdef int64_t n = chosen.count, i
         cdef uint8_t* out
@@ -325,7 +323,7 @@ cdef class Taker:
         self.put(buffer, out, bitmap_bytes(chosen.count))
         return out
 
-    cdef uint8_t* gather_fixed(self, int32_t buffer, Chosen* chosen, int64_t width) except NULL:
+    cdef uint8_t* take_fixed(self, int32_t buffer, Chosen* chosen, int64_t width) except NULL:
         """Values of `width` bytes."""
         cdef uint8_t* out = self.room(chosen.count, width)
         cdef bint masked = self.mask != NULL and width in (1, 2, 4, 8) and self.plan.d.fields[chosen.root].parent < 0
@@ -341,7 +339,7 @@ cdef class Taker:
         self.put(buffer, out, chosen.count * width)
         return out
 
-    cdef int gather_spans(self, int32_t f, Chosen* chosen) except -1:
+    cdef int take_spans(self, int32_t f, Chosen* chosen) except -1:
         """Text and binary, and lists."""
         cdef int32_t width = <int32_t> width_of(&self.plan.d.fields[f], 1)
         cdef uint8_t* offsets = self.room(chosen.count + 1, width)
@@ -363,10 +361,10 @@ cdef class Taker:
         self.check_total(f, width, total, &fault)
         self.put(self.plan.d.fields[f].first_buffer + 1, offsets, (chosen.count + 1) * width)
         lists = Lists(starts, offsets + width, chosen.homes, chosen.count, 0, width, total)
-        return self.gather_elements(f, chosen, &lists)
+        return self.take_between(f, chosen, &lists)
 
     cdef int copy_spans(self, int32_t f, Chosen* chosen, int32_t width, uint8_t* offsets) except -1:
-        """Text and binary, and lists, of runs: what is between the offsets of a run lies together too."""
+        """Text, binary and lists, run by run: the bytes or elements of a run lie together, too."""
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
         cdef int64_t n = chosen.n_runs, total
         cdef Memory memory = Memory(n * sizeof(Run))
@@ -387,17 +385,17 @@ cdef class Taker:
         return self.put(buffer + 1, out, total)
 
     cdef int check_total(self, int32_t f, int32_t width, int64_t total, const Fault* fault) except -1:
-        """Raise what the negative `total` stands for that `gather_offsets` returned."""
+        """Raise if `total`, which `gather_offsets` returned, stands for an error."""
         if total == -2:
             return self.full(f, largest(width, True), b"offsets")
         return self.check(total, fault)
 
     cdef int64_t unit_of(self, int32_t f) noexcept:
-        """Bytes of what is between the offsets of field `f`: of text, or of a number in a list."""
+        """Bytes of one element between the offsets of field `f`: 1 for text, the width of numbers in lists."""
         return 1 if LAYOUTS[self.plan.d.fields[f].layout].n_children == 0 else self.plan.d.fields[f + 1].width
 
     cdef int put_between(self, int32_t f, const uint8_t* data, int64_t total) except -1:
-        """Let `total` bytes, or numbers, be what is between the offsets of field `f`, or in its lists of one size."""
+        """Store the `total` bytes of a text field `f`, or the numbers in its lists, in the output."""
         cdef const FieldPlan* field = &self.plan.d.fields[f]
         if LAYOUTS[field.layout].n_children == 0:
             return self.put(field.first_buffer + 2, data, total)
@@ -405,8 +403,8 @@ cdef class Taker:
         self.put(field[1].first_buffer, NULL, 0)
         return self.put(field[1].first_buffer + 1, data, total * field[1].width)
 
-    cdef int gather_elements(self, int32_t f, const Chosen* chosen, const Lists* lists) except -1:
-        """What `lists`, which end at offsets that were made, hold of text, or of the child of field `f`."""
+    cdef int take_between(self, int32_t f, const Chosen* chosen, const Lists* lists) except -1:
+        """Copy the texts, or the elements of lists, of field `f`; `lists.ends` points into the new offsets."""
         cdef int64_t unit = self.unit_of(f)
         cdef uint8_t* out
         if LAYOUTS[self.plan.d.fields[f].layout].n_children and not self.has_numbers(f):
@@ -419,8 +417,8 @@ cdef class Taker:
                 gather_data(out, unit, lists.ends - lists.width, lists.starts, lists.width, self.pieces, chosen)
         return self.put_between(f, out, lists.total)
 
-    cdef int gather_fixed_list(self, int32_t f, Chosen* chosen) except -1:
-        """Lists of one size; those of numbers are values of one width."""
+    cdef int take_fixed_list(self, int32_t f, Chosen* chosen) except -1:
+        """Fixed-size lists; lists of numbers are copied as values of one width."""
         cdef const FieldPlan* child = &self.plan.d.fields[f + 1]
         cdef int64_t size = self.plan.d.fields[f].width, n = chosen.count, total, k
         cdef Memory memory
@@ -431,7 +429,7 @@ cdef class Taker:
         if mul_overflows(n, size, &total):
             raise LimitError("the rows asked for hold more elements than can be counted")
         if self.has_numbers(f):
-            return self.put_between(f, self.gather_fixed(child.first_buffer + 1, chosen, size * child.width), total)
+            return self.put_between(f, self.take_fixed(child.first_buffer + 1, chosen, size * child.width), total)
         if self.by_run(chosen, SHORT):
             memory = Memory(chosen.n_runs * sizeof(Run))
             spans = <Run*> memory.data
@@ -451,8 +449,8 @@ cdef class Taker:
         lists = Lists(starts, NULL, chosen.homes, n, size, 0, total)
         return self.take_elements(f + 1, &lists)
 
-    cdef int gather_list_views(self, int32_t f, const Chosen* chosen) except -1:
-        """List views and their elements, or all between the first and the last one where these are less."""
+    cdef int take_list_views(self, int32_t f, const Chosen* chosen) except -1:
+        """List views and their elements; or all elements from the first to the last one in use, if these are fewer."""
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
         cdef int32_t width = <int32_t> width_of(&self.plan.d.fields[f], 1)
         cdef int64_t n = chosen.count, total = 0, there = 0, k
@@ -467,9 +465,9 @@ cdef class Taker:
             parts[k] = Run(0, 0, <int32_t> k)
         with nogil:
             if width == 4:
-                found = check_list_views(offsets, sizes, parts, &total, 4, self.pieces, chosen, f, &fault)
+                found = gather_list_views(offsets, sizes, parts, &total, 4, self.pieces, chosen, f, &fault)
             else:
-                found = check_list_views(offsets, sizes, parts, &total, 8, self.pieces, chosen, f, &fault)
+                found = gather_list_views(offsets, sizes, parts, &total, 8, self.pieces, chosen, f, &fault)
         self.check(found, &fault)
         self.put(buffer, offsets, n * width)
         self.put(buffer + 1, sizes, n * width)
@@ -490,7 +488,7 @@ cdef class Taker:
 
     cdef int own_elements(self, int32_t f, const Chosen* chosen, int32_t width, uint8_t* offsets,
                           const uint8_t* sizes, int64_t total) except -1:
-        """The elements of list views, those of one list after the other."""
+        """The elements of list views, list by list."""
         cdef int64_t n = chosen.count
         cdef Memory starts = Memory(n * 8), ends = Memory((n + 1) * 8)
         cdef Lists lists
@@ -499,12 +497,12 @@ cdef class Taker:
         with nogil:
             line_up(<int64_t*> starts.data, <int64_t*> ends.data, offsets, sizes, width, n)
         lists = Lists(<const int64_t*> starts.data, ends.data + 8, chosen.homes, n, 0, 8, total)
-        return self.gather_elements(f, chosen, &lists)
+        return self.take_between(f, chosen, &lists)
 
     # -- several times --
 
     cdef int repeat(self, int32_t f, int64_t first, const int64_t* times, int64_t n_times, int64_t n) except -1:
-        """Values of one buffer of the rows from `first` on, each so often; `n` in all."""
+        """A field without children: each row from `first` on, `times[i]` times; `n` rows in all."""
         cdef const FieldPlan* field = &self.plan.d.fields[f]
         cdef int32_t buffer = field.first_buffer
         cdef int64_t width = width_of(field, 1)
@@ -535,7 +533,7 @@ cdef class Taker:
         return out
 
     cdef int share(self, int32_t f, const ColumnsData* d) except -1:
-        """Field `f` and everything below it as it is in other columns."""
+        """Share field `f` and everything below it with the columns `d`."""
         cdef const FieldPlan* fields = self.plan.d.fields
         cdef int32_t i, k
         for i in range(f, fields[f].end):
@@ -544,17 +542,17 @@ cdef class Taker:
                 self.d.extents[k] = d.extents[k]
         return 0
 
-    cdef int gather_sparse(self, int32_t f, Chosen* chosen) except -1:
+    cdef int take_sparse(self, int32_t f, Chosen* chosen) except -1:
         cdef const int8_t* ordinals = self.plan.d.codes + 128 * self.plan.d.fields[f].codes
-        cdef uint8_t* codes = self.gather_fixed(self.plan.d.fields[f].first_buffer, chosen, 1)
+        cdef uint8_t* codes = self.take_fixed(self.plan.d.fields[f].first_buffer, chosen, 1)
         cdef int64_t i
         if self.nulls and chosen.numbers != NULL:
             for i in range(chosen.count):
                 if chosen.numbers[i] < 0:
                     codes[i] = <uint8_t> first_code(ordinals)
-        return self.gather_children(f, chosen)
+        return self.take_children(f, chosen)
 
-    cdef int gather_dense(self, int32_t f, const Chosen* chosen) except -1:
+    cdef int take_dense(self, int32_t f, const Chosen* chosen) except -1:
         cdef const FieldPlan* field = &self.plan.d.fields[f]
         cdef int64_t n = chosen.count, k = 0
         cdef int64_t counts[128]
@@ -594,7 +592,7 @@ cdef class Taker:
             self.take_elements(children[k], &lists)
         return 0
 
-    cdef int gather_run_ends(self, int32_t f, const Chosen* chosen) except -1:
+    cdef int take_run_ends(self, int32_t f, const Chosen* chosen) except -1:
         cdef int32_t values = self.plan.d.fields[f + 1].end, width = self.plan.d.fields[f + 1].width
         cdef int32_t buffer = self.plan.d.fields[f + 1].first_buffer
         cdef int64_t n = chosen.count, count, k
@@ -619,8 +617,8 @@ cdef class Taker:
         lists = Lists(<const int64_t*> numbers.data, NULL, <const int32_t*> homes.data, count, 1, 0, count)
         return self.take_elements(values, &lists)
 
-    cdef int gather_views(self, int32_t f, const Chosen* chosen) except -1:
-        """Views and their texts, or all data buffers where these are less."""
+    cdef int take_views(self, int32_t f, const Chosen* chosen) except -1:
+        """Views and their texts; or all data buffers, if these are smaller."""
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
         cdef ViewRange* made = &self.d.views[self.plan.d.fields[f].view]
         cdef int64_t n = chosen.count, used, there = 0, k, i
@@ -631,14 +629,14 @@ cdef class Taker:
         cdef int found
         views = self.room(n, 16)
         with nogil:
-            found = check_views(views, &used, self.pieces, chosen, f, &fault)
+            found = gather_views(views, &used, self.pieces, chosen, f, &fault)
         self.check(found, &fault)
         self.put(buffer, views, 16 * n)
         made[0] = ViewRange(self.n_pool, 0)
         for k in range(self.n_pieces):
             for i in range(self.pieces[k].limit):
                 there += self.pieces[k].buffers[i].size
-        # Views may share bytes: what is copied is never more than there is.
+        # Views may share bytes: never copy more than the data buffers hold.
         if used <= there >> (self.n_pieces == 1):
             self.own_texts(views, chosen)
         else:
@@ -763,8 +761,8 @@ cdef object numpy_or_none():
     return numpy
 
 
-cdef Source integers(object values, str name):
-    """One dimension of int64; NumPy, where it is installed, is asked about what is no list of ints."""
+cdef Source int64_source(object values, str name):
+    """Return integers in one dimension as int64. NumPy, if installed, converts all that is not a list of ints."""
     cdef Memory numbers
     cdef Py_ssize_t n, i
     cdef int overflow = 0
@@ -844,7 +842,7 @@ cdef int64_t number_rows(int64_t* out, Source index, int64_t rows, bint negative
     return runs
 
 
-cdef int64_t bytes_of(object owner) except -1:
+cdef int64_t owner_bytes(object owner) except -1:
     """Bytes of our own memory that an owner keeps; INT64_MAX: memory of others is among it."""
     cdef int64_t total = 0, size
     if type(owner) is Memory:
@@ -854,7 +852,7 @@ cdef int64_t bytes_of(object owner) except -1:
     if owner is not None and type(owner) is not tuple:
         return INT64_MAX
     for each in owner or ():
-        size = bytes_of(each)
+        size = owner_bytes(each)
         total = min(total, INT64_MAX - size) + size
     return total
 
@@ -877,7 +875,7 @@ cdef tuple own_dictionaries(tuple dictionaries):
             below, total = own_dictionaries(source.dictionaries), 0
             for k in range(source.d.n_extents):
                 total += source.d.extents[k].size
-            if bytes_of(source.owner) <= 2 * total + SMALL and below == (source.dictionaries or ()):
+            if owner_bytes(source.owner) <= 2 * total + SMALL and below == (source.dictionaries or ()):
                 continue
             copy = Columns.__new__(Columns)
             concat_into(copy, (source,), False)
@@ -891,14 +889,14 @@ cdef tuple own_dictionaries(tuple dictionaries):
 
 
 cdef RecordBatch alone(RecordBatch batch):
-    """Rows that were taken, and nothing else of where they come from: neither dictionaries nor a footer."""
+    """Free rows that were taken from their source: its metadata is copied, and so are its dictionaries."""
     own_metadata(batch.plan, None)
     batch.dictionaries = own_dictionaries(batch.dictionaries)
     return batch
 
 
 cdef tuple joint_dictionaries(list batches):
-    """Dictionaries that serve all batches, because each begins with those of the others; None: there are none."""
+    """Return dictionaries that serve all batches, because the longest of each begins with the others; else None."""
     cdef RecordBatch batch = batches[0]
     cdef tuple found = batch.dictionaries, last = found
     cdef list chosen
@@ -945,7 +943,7 @@ cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* h
 
 
 cdef RecordBatch take_numbers(RecordBatch source, object indices, bint negative, object wrong, str name):
-    cdef Source index = integers(indices, name)
+    cdef Source index = int64_source(indices, name)
     cdef int64_t n = index.size // 8, n_runs
     cdef Memory numbers = Memory(n * 8)
     n_runs = number_rows(<int64_t*> numbers.data, index, source.d.length, negative, wrong, name)
@@ -953,7 +951,7 @@ cdef RecordBatch take_numbers(RecordBatch source, object indices, bint negative,
 
 
 cdef void spread_counts(int64_t* out, const int64_t* times, int64_t n_times, int64_t first) noexcept nogil:
-    """Row first + i so often."""
+    """Write the number first + i into `out` times[i] times, for each i."""
     cdef int64_t at = 0, i, k
     for i in range(n_times):
         for k in range(at, at + times[i]):
@@ -962,7 +960,7 @@ cdef void spread_counts(int64_t* out, const int64_t* times, int64_t n_times, int
 
 
 cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, str name):
-    cdef Source given = integers(counts, name)
+    cdef Source given = int64_source(counts, name)
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef int64_t n_times = given.size // 8, n = 0, most = 0, i
     cdef Memory copy = Memory(n_times * 8), numbers
@@ -1014,7 +1012,7 @@ def take_indices(RecordBatch source not None, indices):
 
 
 cdef tuple without_nulls(object indices):
-    """Indices without those that are null, and for each of all its place among them, -1: it is null; None: none is."""
+    """Return the indices that are not null, and the place of each index among them (-1: null; None: none is null)."""
     cdef Array array
     cdef Memory valid, positions
     cdef const uint8_t* bits
@@ -1037,7 +1035,7 @@ cdef tuple without_nulls(object indices):
 
 
 cdef RecordBatch with_nulls(RecordBatch taken, Memory positions):
-    """Rows of `taken`, by their numbers; rows of nulls where these are -1."""
+    """Return rows of `taken` by their numbers; -1 gives a row of nulls."""
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef int64_t left = INT64_MAX
     cdef int32_t i
@@ -1077,19 +1075,18 @@ cdef Chosen marked(Memory marks, int64_t rows) except *:
     cdef loose_u64* words = <loose_u64*> marks.data
     cdef Chosen kept = Chosen(-1, NULL, NULL, 0, NULL, 0)
     cdef uint64_t word, before = 0
-    cdef int64_t i
+    cdef int64_t i = 0, next
     if not 0 <= rows <= 64 * (marks.size >> 3):
         raise UsageError(f"expected marks of {rows:,} rows, found those of {8 * marks.size:,}")
     if rows & 63:
         words[rows >> 6] &= ones(rows & 63)
-    for i in range((rows + 63) >> 6):
+    while 64 * i < rows:
         word = words[i]
-        if word == 0 or (before and word == ALL_ONES):
-            kept.count += 64 if word else 0
-        else:
-            kept.count += popcount64(word)
-            kept.n_runs += popcount64(word & ~(word << 1 | before))
+        kept.n_runs += popcount64(word & ~(word << 1 | before))
         before = word >> 63
+        next = skip_uniform(words, i, (rows + 63) >> 6)
+        kept.count += popcount64(word) * (next - i)
+        i = next
     return kept
 
 
@@ -1103,7 +1100,7 @@ def marked_rows(Memory marks not None, int64_t rows):
 
 
 def selected_rows(Array array not None, int64_t rows):
-    """Return the numbers of those of some rows where a mask is true, and not null."""
+    """Return the numbers of the rows, of `rows` in all, where a mask is true; null counts as false."""
     return marked_rows(mask_bits(array, rows), rows)
 
 
@@ -1126,7 +1123,7 @@ def keep_marked(RecordBatch source not None, Memory marks not None, bint may_sha
         return source
     check_native(source, "taking rows")
     taker = new_taker(out, [source], False)
-    # To look at all rows costs less than to look up many of them, and more than to copy long runs.
+    # Reading all rows is faster than looking up many of them, and slower than copying long runs.
     if rows.count >= DENSE * source.d.length // 100 and rows.count < LONG * rows.n_runs:
         taker.mask = words
     if rows.count >= SHORT * rows.n_runs:

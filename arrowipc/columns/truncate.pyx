@@ -23,8 +23,7 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Memory, Plan
 from arrowipc.columns.builder cimport (
-    Span, any_long, measure_views, move_members, move_runs, set_children, set_span, span_list_views, span_members,
-    span_offsets, span_runs,
+    Span, any_long, measure_views, move_members, move_runs, span_children, span_offsets,
 )
 from arrowipc.columns.elements cimport check, check_native
 from arrowipc.columns.record_batch cimport RecordBatch
@@ -34,9 +33,8 @@ from arrowipc.inline.fault cimport FAULT_COLUMN_LENGTH, FAULT_MEMORY, Fault, fai
 from arrowipc.inline.layouts cimport BUFFER_OFFSETS, LAYOUTS, is_list_view
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32, round_up
 from arrowipc.inline.plan cimport (
-    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_RUN_END,
-    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node,
-    PlanData, ViewRange, copy_tables,
+    LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
+    LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData, ViewRange, copy_tables,
 )
 from arrowipc.inline.room cimport reserve_items
 
@@ -63,7 +61,7 @@ cdef struct TruncateCall:
 # -- scratch memory ------------------------------------------------------------------------------------------
 
 
-cdef int open_block(Truncator t, int64_t size, Fault* fault) noexcept with gil:
+cdef int add_block(Truncator t, int64_t size, Fault* fault) noexcept with gil:
     """One more block of scratch, with room for `size` bytes at least; the last one stays, in use as it is."""
     cdef Memory memory = None
     cdef int64_t capacity = max(size, min(max(t.taken, t.wanted, FIRST_BLOCK), KEPT_BLOCK))
@@ -79,14 +77,14 @@ cdef int open_block(Truncator t, int64_t size, Fault* fault) noexcept with gil:
     return 0
 
 
-cdef inline uint8_t* take(Truncator t, int64_t size, Fault* fault) noexcept nogil:
+cdef inline uint8_t* take_scratch(Truncator t, int64_t size, Fault* fault) noexcept nogil:
     """64-byte aligned scratch of `size` bytes, with SLACK more behind them; NULL when there is none.
 
     Sizes are those of buffers that the source has, so that they are far from overflowing.
     """
     cdef uint8_t* out
     size = round_up(size + SLACK, 64)
-    if size > t.left and open_block(t, size, fault) < 0:
+    if size > t.left and add_block(t, size, fault) < 0:
         return NULL
     out = t.at
     t.at += size
@@ -107,7 +105,7 @@ cdef void recycle(Truncator t) noexcept nogil:
     t.left = t.only_room if t.only != NULL else 0
 
 
-cdef inline void arrange(Truncator t) noexcept nogil:
+cdef inline void arrange_tables(Truncator t) noexcept nogil:
     """Where all lies in the block that begins with the nodes: spans, views, and extents, which may become more."""
     t.spans = <Span*> (t.d.nodes + t.d.plan.n_fields)
     t.d.views = <ViewRange*> (t.spans + t.d.plan.n_fields)
@@ -120,7 +118,7 @@ cdef int more_extents(Truncator t, int32_t count, Fault* fault) noexcept nogil:
     if (needed > INT32_MAX
             or reserve_items(<void**> &t.d.nodes, &t.room, before + needed * <int64_t> sizeof(Extent), 1) < 0):
         return fail(fault, FAULT_MEMORY)
-    arrange(t)
+    arrange_tables(t)
     return 0
 
 
@@ -157,7 +155,7 @@ cdef int cut_bits(Truncator t, const Extent* source, int64_t start, int64_t coun
     out[0] = Extent(bits, size)
     if (start & 7) == 0 and ((count & 7) == 0 or bits[size - 1] >> (count & 7) == 0):
         return 0
-    copy = take(t, size, fault)
+    copy = take_scratch(t, size, fault)
     if copy == NULL:
         return -1
     append_bits(copy, 0, source.data, start, count)
@@ -186,25 +184,25 @@ cdef inline const uint8_t* validity_of(Truncator t, const TruncateCall* cut, int
 # -- offsets, lists, unions, runs ----------------------------------------------------------------------------
 
 
-cdef inline int cut_offsets(Truncator t, const TruncateCall* cut, int32_t f, int32_t width) noexcept nogil:
-    """Offsets and what they enclose: the bytes of texts, or the elements of lists, which become the child's span."""
+cdef inline int cut_offsets(Truncator t, const TruncateCall* cut, int32_t f, int32_t width,
+                            Span* inner) noexcept nogil:
+    """Offsets, and the bytes of texts that they enclose; the elements of lists are `inner`."""
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
     cdef int64_t size = (t.spans[f].count + 1) * width
     cdef const uint8_t* offsets = cut.source.extents[buffer].data + t.spans[f].start * width
     cdef uint8_t* copy
-    cdef Span inner
-    if span_offsets(cut.source, f, width, &t.spans[f], &inner, cut.fault) < 0:
+    cdef bint is_list = LAYOUTS[t.d.plan.fields[f].layout].n_children == 1
+    if not is_list and span_offsets(cut.source, f, width, &t.spans[f], inner, cut.fault) < 0:
         return -1
     t.d.extents[buffer] = Extent(offsets, size)
     if inner.start:
-        copy = take(t, size, cut.fault)
+        copy = take_scratch(t, size, cut.fault)
         if copy == NULL:
             return -1
         shift_offsets(copy, offsets, t.spans[f].count + 1, width, -inner.start)
         t.d.extents[buffer].data = copy
-    if LAYOUTS[t.d.plan.fields[f].layout].n_children:
-        return set_span(cut.source, f + 1, inner.start, inner.count, t.spans, cut.fault)
-    t.d.extents[buffer + 1] = Extent(cut.source.extents[buffer + 1].data + inner.start, inner.count)
+    if not is_list:
+        t.d.extents[buffer + 1] = Extent(cut.source.extents[buffer + 1].data + inner.start, inner.count)
     return 0
 
 
@@ -217,8 +215,9 @@ cdef bint lie_inside(const uint8_t* offsets, const uint8_t* sizes, int64_t count
     return found
 
 
-cdef int cut_list_view(Truncator t, const TruncateCall* cut, int32_t f, int32_t width) noexcept nogil:
-    """List views, of which the child keeps what lies between the lowest and the highest element in use.
+cdef int cut_list_view(Truncator t, const TruncateCall* cut, int32_t f, int32_t width,
+                       const Span* inner) noexcept nogil:
+    """List views; the child keeps the elements from the lowest to the highest one in use.
 
     Only valid, non-empty lists use elements. The others need not be touched as long as they, too, lie inside
     what the child keeps; else they become empty ones at 0.
@@ -230,13 +229,10 @@ cdef int cut_list_view(Truncator t, const TruncateCall* cut, int32_t f, int32_t 
     cdef const uint8_t* offsets = cut.source.extents[buffer].data + start * width
     cdef const uint8_t* sizes = cut.source.extents[buffer + 1].data + start * width
     cdef uint8_t* copy
-    cdef Span inner
-    if span_list_views(cut.source, f, bits, &t.spans[f], &inner, cut.fault) < 0:
-        return -1
     out[0].data, out[1].data = offsets, sizes
     out[0].size = out[1].size = count * width
     if inner.start or not lie_inside(offsets, sizes, count, width, inner.count):
-        copy = take(t, 2 * count * width, cut.fault)
+        copy = take_scratch(t, 2 * count * width, cut.fault)
         if copy == NULL:
             return -1
         out[0].data, out[1].data = copy, copy + count * width
@@ -244,7 +240,7 @@ cdef int cut_list_view(Truncator t, const TruncateCall* cut, int32_t f, int32_t 
             size = load_int(sizes, i, width) if bits == NULL or get_bit(bits, start + i) else 0
             store_int(copy, i, width, load_int(offsets, i, width) - inner.start if size else 0)
             store_int(copy, count + i, width, size)
-    return set_span(cut.source, f + 1, inner.start, inner.count, t.spans, cut.fault)
+    return 0
 
 
 cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
@@ -255,18 +251,16 @@ cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     cdef int64_t count = t.spans[f].count
     cdef int64_t shifts[128]
     cdef uint8_t* copy
-    cdef int32_t k
+    cdef int32_t child = f + 1, k
     cdef bint moved = False
-    if span_members(cut.source, f, t.spans, shifts, cut.fault) < 0:
-        return -1
     out[0] = Extent(source[0].data + t.spans[f].start, count)
     out[1] = Extent(source[1].data + 4 * t.spans[f].start, 4 * count)
     for k in range(field.n_children):
-        # Of a child that no row uses it is the largest number.
-        moved |= 0 < shifts[k] < INT64_MAX
-        shifts[k] = -shifts[k]
+        shifts[k] = cut.source.nodes[child].offset - t.spans[child].start if t.spans[child].count else 0
+        moved |= shifts[k] != 0
+        child = t.d.plan.fields[child].end
     if moved:
-        copy = take(t, 4 * count, cut.fault)
+        copy = take_scratch(t, 4 * count, cut.fault)
         if copy == NULL:
             return -1
         move_members(copy, out[1].data, out[0].data, count, t.d.plan.codes + 128 * field.codes, shifts)
@@ -274,26 +268,23 @@ cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     return 0
 
 
-cdef int cut_runs(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
-    """The runs that the span touches; fills the child of the run ends and gives the other one its span."""
+cdef int cut_runs(Truncator t, const TruncateCall* cut, int32_t f, const Span* runs) noexcept nogil:
+    """The runs that the span touches: fills the child of the run ends."""
     cdef const FieldPlan* ends = &t.d.plan.fields[f + 1]
     cdef const ColumnsData* d = cut.source
     cdef Extent* out = &t.d.extents[ends.first_buffer]
     cdef uint8_t* copy
-    cdef Span runs
-    if span_runs(d, f, &t.spans[f], &runs, cut.fault) < 0:
-        return -1
     t.d.nodes[f + 1] = Node(runs.count, 0, 0)
     out[0] = Extent(NULL, 0)
     out[1] = Extent(d.extents[ends.first_buffer + 1].data + (d.nodes[f + 1].offset + runs.start) * ends.width,
                     runs.count * ends.width)
     if t.spans[f].start or run_end(d, f, runs.start + runs.count - 1) != t.spans[f].count:
-        copy = take(t, out[1].size, cut.fault)
+        copy = take_scratch(t, out[1].size, cut.fault)
         if copy == NULL:
             return -1
-        move_runs(copy, d, f, &runs, &t.spans[f], 0)
+        move_runs(copy, d, f, runs, &t.spans[f], 0)
         out[1].data = copy
-    return set_span(cut.source, ends.end, runs.start, runs.count, t.spans, cut.fault)
+    return 0
 
 
 # -- views ---------------------------------------------------------------------------------------------------
@@ -326,7 +317,7 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
         if used <= total and <double> total > t.view_waste * <double> used + VIEW_SLACK:
             return pack_views(t, cut, f, bits, used)
         if t.tight:
-            return move_views(t, cut, f, bits)
+            return move_to_windows(t, cut, f, bits)
     elif t.tight or total > VIEW_SLACK:
         return 0
     if more_extents(t, source.count, cut.fault) < 0:
@@ -339,7 +330,7 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
 
 
 cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
-    """Find what lies between the first and the last byte in use of each data buffer: windows, behind the extents.
+    """Find the bytes of each data buffer from the first to the last one in use; these windows go behind the extents.
 
     Returns how many bytes that is. Values that share bytes go on to share them. All views have been checked.
     """
@@ -365,14 +356,14 @@ cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const
     return total
 
 
-cdef int move_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+cdef int move_to_windows(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
     """Let views point into the windows that `find_windows` has left, without the buffers that no view uses."""
     cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1, k, kept = 0
     cdef const uint8_t* views = t.d.extents[buffer].data
     cdef Extent* windows = t.d.extents + t.d.n_extents
-    cdef uint8_t* out = take(t, 16 * t.spans[f].count, cut.fault)
-    cdef int32_t* places = <int32_t*> take(t, 4 * <int64_t> source.count, cut.fault)
+    cdef uint8_t* out = take_scratch(t, 16 * t.spans[f].count, cut.fault)
+    cdef int32_t* places = <int32_t*> take_scratch(t, 4 * <int64_t> source.count, cut.fault)
     cdef int64_t i
     if out == NULL or places == NULL:
         return -1
@@ -402,7 +393,7 @@ cdef uint8_t* open_buffer(Truncator t, int32_t view, int64_t size, Fault* fault)
     cdef uint8_t* data
     if more_extents(t, 1, fault) < 0:
         return NULL
-    data = take(t, size, fault)
+    data = take_scratch(t, size, fault)
     if data == NULL:
         return NULL
     t.d.extents[t.d.n_extents] = Extent(data, 0)
@@ -417,7 +408,7 @@ cdef int pack_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8
     cdef const Extent* buffers = cut.source.extents + cut.source.views[view].first
     cdef int64_t start = t.spans[f].start, count = t.spans[f].count, i, length, filled = 0, capacity = 0
     cdef const uint8_t* views = t.d.extents[buffer].data
-    cdef uint8_t* out = take(t, 16 * count, cut.fault)
+    cdef uint8_t* out = take_scratch(t, 16 * count, cut.fault)
     cdef uint8_t* data = NULL
     if out == NULL:
         return -1
@@ -450,33 +441,35 @@ cdef int pack_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8
 
 
 cdef inline int cut_layout(Truncator t, const TruncateCall* cut, int32_t f, int layout) noexcept nogil:
-    """The buffers of field f behind its validity, and the spans of its children."""
+    """The buffers of field f behind its validity, after the spans of its children."""
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef int32_t first = field.first_buffer
     cdef int64_t start = t.spans[f].start, count = t.spans[f].count
+    cdef Span inner
+    if (LAYOUTS[layout].n_children
+            and span_children(cut.source, f, t.d.nodes[f].null_count != 0, t.spans, &inner, cut.fault) < 0):
+        return -1
     if layout == LAYOUT_FIXED:
         t.d.extents[first + 1] = Extent(cut.source.extents[first + 1].data + start * field.width, count * field.width)
         return 0
     elif layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
-        return cut_offsets(t, cut, f, 4)
+        return cut_offsets(t, cut, f, 4, &inner)
     elif layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
-        return cut_offsets(t, cut, f, 8)
+        return cut_offsets(t, cut, f, 8, &inner)
     elif layout == LAYOUT_BOOL:
         return cut_bits(t, &cut.source.extents[first + 1], start, count, &t.d.extents[first + 1], cut.fault)
-    elif layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST:
-        return set_children(cut.source, f, t.spans, cut.fault)
     elif layout == LAYOUT_VIEW:
         return cut_views(t, cut, f)
     elif is_list_view(layout):
-        return cut_list_view(t, cut, f, LAYOUTS[layout].buffers[1].width)
+        return cut_list_view(t, cut, f, LAYOUTS[layout].buffers[1].width, &inner)
     elif layout == LAYOUT_DENSE:
         return cut_dense(t, cut, f)
     elif layout == LAYOUT_RUN_END:
-        return cut_runs(t, cut, f)
+        return cut_runs(t, cut, f, &inner)
     elif layout == LAYOUT_SPARSE:
         t.d.extents[first] = Extent(cut.source.extents[first].data + start, count)
-        return set_children(cut.source, f, t.spans, cut.fault)
-    t.d.nodes[f].null_count = count
+    elif layout == LAYOUT_NULL:
+        t.d.nodes[f].null_count = count
     return 0
 
 
@@ -559,7 +552,7 @@ cdef class Truncator:
             raise MemoryError(f"cannot allocate columns of {plan.d.n_fields:,} fields")
         self.plan = plan
         self.d.plan = &plan.d
-        arrange(self)
+        arrange_tables(self)
         self.view_waste = 2.0
         self.largest = INT32_MAX
         self.blocks = []
@@ -598,7 +591,7 @@ cdef class Truncator:
         self.left = 0
         return kept
 
-    # For Python: tests, and whoever cuts many batches of one reader.
+    # For Python: tests, and callers that cut many batches of one reader.
 
     @staticmethod
     def like(RecordBatch batch not None, *, double view_waste=2.0, int64_t largest_buffer=INT32_MAX):
@@ -637,7 +630,7 @@ cdef class Truncator:
 
 
 def compact(RecordBatch batch not None, *, double view_waste=2.0, int64_t largest_buffer=INT32_MAX):
-    """Return the same rows in exactly the memory that they need: what a writer stores of a batch, as a batch.
+    """Return the same rows in exactly the memory that they need, as a writer would store them.
 
     Values of view types are copied together, into buffers of `largest_buffer` bytes at most, when the data buffers
     of their column hold more than `view_waste` times the bytes in use, and 4 KiB. Dictionaries stay as they are.

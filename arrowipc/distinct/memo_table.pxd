@@ -65,15 +65,15 @@ cdef class MemoTable:
     cdef int64_t version            # another one after values were taken back: their numbers stand for others then
 
     # Ordinals of rows start .. start + count of `values` go to `mapping`. When it raises, some values may have been
-    # added: whoever goes on calls `restore`. Dictionaries below the column continue those of the values so far, as for
-    # `ColumnsBuilder.append`; of a table with `below`, whoever takes snapshots sets them.
+    # added: a caller that goes on calls `restore`. Dictionaries below the column continue those of the values so far,
+    # as for `ColumnsBuilder.append`; in a table with `below`, the caller of `snapshot` sets them.
     cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2
     # The same without Python, for a `flat` table. -1: `fault`.
     cdef int add_data(self, const ColumnsData* d, int64_t start, int64_t count, int64_t* mapping,
                       Fault* fault) noexcept nogil
-    # As those of its builder.
+    # Save and restore the table and its builder, see BuilderMemory.
     cdef void save(self) noexcept nogil
     cdef void restore(self) noexcept nogil
     cdef int64_t null_number(self)

@@ -67,7 +67,7 @@ cdef inline uint64_t hash_bytes(const uint8_t* p, int64_t size) noexcept nogil:
     return hash_with(SECRET, SEED, p, size)
 
 
-cdef inline bint same_bytes(const uint8_t* p, const uint8_t* q, int64_t size) noexcept nogil:
+cdef inline bint bytes_equal(const uint8_t* p, const uint8_t* q, int64_t size) noexcept nogil:
     # Memory for no bytes may have no address.
     return size == 0 or memcmp(p, q, size) == 0
 
@@ -111,20 +111,20 @@ cdef inline bint holds_flat(MemoTable t, BuilderMemory g, int64_t ordinal, const
     cdef int layout = field.layout
     if layout == LAYOUT_FIXED:
         p += ordinal * field.width
-        return same_bytes(canonical(p, t.float_width) if t.float_width else p, word.data, field.width)
+        return bytes_equal(canonical(p, t.float_width) if t.float_width else p, word.data, field.width)
     if has_offsets(layout):
         width = LAYOUTS[layout].buffers[1].width
         start = load_int(p, ordinal, width)
         size = load_int(p, ordinal + 1, width) - start
-        return size == word.size and same_bytes(g.blocks[first + 2].data + start, word.data, size)
+        return size == word.size and bytes_equal(g.blocks[first + 2].data + start, word.data, size)
     if layout == LAYOUT_BOOL:
         return get_bit(p, ordinal) == word.data[0]
     p += 16 * ordinal
     if load_i32(p) != word.size:
         return False
     if word.size <= 12:
-        return same_bytes(p + 4, word.data, word.size)
-    return same_bytes(g.buffers[field.view].extents[load_i32(p + 8)].data + load_i32(p + 12), word.data,
+        return bytes_equal(p + 4, word.data, word.size)
+    return bytes_equal(g.buffers[field.view].extents[load_i32(p + 8)].data + load_i32(p + 12), word.data,
                       word.size)
 
 
@@ -271,7 +271,7 @@ cdef inline int64_t find(MemoTable t, BuilderMemory g, uint64_t hash, const Valu
     return -1
 
 
-cdef inline int64_t enter(MemoTable t, uint64_t hash, uint64_t slot) noexcept nogil:
+cdef inline int64_t add_slot(MemoTable t, uint64_t hash, uint64_t slot) noexcept nogil:
     """Number a new value."""
     t.slots[slot].tag = <uint32_t> (hash >> 32)
     t.slots[slot].place = <uint32_t> (t.count + 1)
@@ -335,7 +335,7 @@ cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t s
                                      + (at + k) * t.float_width)
                 if keep_flat(g, t.count, &words[k], fault) < 0:
                     return -1
-                ordinal = enter(t, hashes[k], slot)
+                ordinal = add_slot(t, hashes[k], slot)
             mapping[done + k] = ordinal
         done += n
         at += n
@@ -371,7 +371,7 @@ cdef int add_numbers(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t
             if place == 0:
                 kept[t.count] = value
                 g.sizes[buffer] += 8
-                place = <uint32_t> enter(t, hashes[k], slot) + 1
+                place = <uint32_t> add_slot(t, hashes[k], slot) + 1
             mapping[done + k] = <int64_t> place - 1
         done += n
     return finish_flat(t, g, before, fault)
@@ -556,7 +556,7 @@ cdef Budget new_budget(int64_t slack, str where):
     return budget
 
 
-cdef int64_t own_bytes(Columns columns, int64_t count):
+cdef int64_t count_value_bytes(Columns columns, int64_t count):
     """Bytes of `count` of the values, as far as their number tells, without those of their dictionaries."""
     cdef int64_t total = 0
     cdef int32_t i
@@ -612,7 +612,7 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
             if word.size == 1 and word.data[0] == 0:
                 t.spelled_null = t.count
             t.ends[t.count] = t.spelled.size
-            ordinal = enter(t, hash, slot)
+            ordinal = add_slot(t, hash, slot)
             if first + pending != i:
                 if append_run(g, &piece, tree.d.nodes, first, pending, owner, t.spelled.left, fault) < 0:
                     return -1
@@ -682,7 +682,7 @@ cdef class MemoTable:
                 dictionaries = adopted(builder.dictionaries, values.dictionaries)
             fill_tree(values, &tree, self.below)
             if self.earns:
-                self.budget.earn(count_bytes(values) if self.below is None else own_bytes(values, count))
+                self.budget.earn(count_bytes(values) if self.below is None else count_value_bytes(values, count))
             with nogil:
                 found = add_spelled(self, builder, &tree, nodes, start, count, mapping, owner, fault)
         finally:

@@ -46,9 +46,9 @@ cdef class Unifier:
     cdef Columns values(self)
 
 
-# `below`: Unifier, per dictionary of `plan`. `earns`: whether what is added adds to the budget.
+# `below`: Unifier, per dictionary of `plan`. `earns`: whether added values raise the budget.
 cdef Unifier new_unifier(Plan plan, tuple below, Budget budget, bint earns)
-# The one of a dictionary's id, with those below it; `known`: by id.
+# The unifier of a dictionary, and of the dictionaries below it; `known` has one for each id, and gets the new ones.
 cdef Unifier unifier_of(DictionaryPlan dictionary, dict known, Budget budget, bint earns)
 cdef list encoded_fields(Plan plan)
 # Dotted path of a field. A place is (place of the dictionary around the field or None, plan, field).
@@ -63,5 +63,5 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
 cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count, const int64_t* numbers,
                    int64_t n_values, uint8_t* out, int32_t width, int64_t limit, Fault* fault) noexcept nogil
 # Whether such indices, where they are not null, lie in a dictionary of `n_values`. -1: `fault`.
-cdef int check_indices(const ColumnsData* d, int32_t f, int64_t start, int64_t count, int64_t n_values,
+cdef int check_used_indices(const ColumnsData* d, int32_t f, int64_t start, int64_t count, int64_t n_values,
                        Fault* fault) noexcept nogil

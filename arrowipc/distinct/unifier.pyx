@@ -12,7 +12,7 @@ from libc.stdlib cimport free
 from libc.string cimport memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_name, field_path, raise_fault
-from arrowipc.columns.builder cimport BEGINS_DELTAS, Span, set_children, set_span, span_offsets
+from arrowipc.columns.builder cimport BEGINS_DELTAS, Span, set_span, span_children
 from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.record_batch cimport RecordBatch
@@ -20,12 +20,11 @@ from arrowipc.distinct.memo_table cimport SPELLED_LEAST, Budget, MemoTable, nest
 from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_FULL, FAULT_INDEX, FAULT_MEMORY, Fault, fail
-from arrowipc.inline.layouts cimport LAYOUTS, has_offsets
+from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport get_bit, unlikely
 from arrowipc.inline.minmax cimport integer_bounds
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED_LIST, LAYOUT_SPARSE, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, Node,
-    PlanData,
+    FIELD_ENCODED, FIELD_SIGNED, ColumnsData, Extent, FieldPlan, Node, PlanData,
 )
 from arrowipc.inline.room cimport make_room, new_zeros
 
@@ -138,7 +137,7 @@ cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count
     return fail(fault, FAULT_FULL, f, 1, stopped, numbers[index], limit)
 
 
-cdef int check_indices(const ColumnsData* d, int32_t f, int64_t start, int64_t count, int64_t n_values,
+cdef int check_used_indices(const ColumnsData* d, int32_t f, int64_t start, int64_t count, int64_t n_values,
                        Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* bits = validity(d, f)
@@ -183,30 +182,15 @@ cdef class Indices:
 cdef int spread(const ColumnsData* d, int64_t start, int64_t count, Span* spans, Fault* fault) noexcept nogil:
     """Find the elements of every field that rows start .. start + count may use. `spans` are zeros before."""
     cdef const PlanData* p = d.plan
-    cdef const FieldPlan* field
     cdef Span inner
-    cdef int32_t i, child, f
+    cdef int32_t i, f
     for i in range(p.n_columns):
         if set_span(d, p.columns[i], start, count, spans, fault) < 0:
             return -1
     for f in range(p.n_fields):
-        field = &p.fields[f]
-        if spans[f].count == 0:
-            continue
-        if field.layout in (LAYOUT_FIXED_LIST, LAYOUT_STRUCT, LAYOUT_SPARSE):
-            if set_children(d, f, spans, fault) < 0:
-                return -1
-        elif field.n_children and has_offsets(field.layout):
-            if (span_offsets(d, f, LAYOUTS[field.layout].buffers[1].width, &spans[f], &inner, fault) < 0
-                    or set_span(d, f + 1, inner.start, inner.count, spans, fault) < 0):
-                return -1
-        else:
-            # Children of list views, dense unions and runs are used in any order.
-            child = f + 1
-            while child < field.end:
-                if set_span(d, child, 0, d.nodes[child].length, spans, fault) < 0:
-                    return -1
-                child = p.fields[child].end
+        if (spans[f].count and LAYOUTS[p.fields[f].layout].n_children
+                and span_children(d, f, True, spans, &inner, fault) < 0):
+            return -1
     return 0
 
 
@@ -239,7 +223,7 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
     """Only rows start .. start + count are transposed; other indices mean nothing. The result has `plan`, which is of
     the same shape, and `dictionaries`; a batch in which no index changes is returned itself. `outer`: the place
     of the dictionary that `columns` are, None for a batch. `budget` (or None) pays an eighth of the indices: children
-    that are used in any order are rewritten as a whole whenever a delta comes.
+    that are used in any order may be rewritten as a whole whenever a delta comes.
     """
     cdef Columns out = None
     cdef TransposeMap map
@@ -263,7 +247,7 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
             # The map may have more values than this dictionary: the rest came with longer ones.
             known = 0 if map is None else dictionary_of(columns, f).d.length
             if map is None or map.identity:
-                found = check_indices(&columns.d, f, spans[f].start, spans[f].count, known, &fault)
+                found = check_used_indices(&columns.d, f, spans[f].start, spans[f].count, known, &fault)
             else:
                 if budget is not None:
                     budget.spend(spans[f].count * columns.d.plan.fields[f].width >> 3)

@@ -1,15 +1,14 @@
-# Rows that are copied one by one out of several pieces of memory, or several times out of one: where each lies, and the
-# loops that copy them.
+# The loops that copy chosen elements: one by one or run by run, out of one or several pieces, or several times each.
 #
-# What is only copied is not trusted and not looked at; offsets, views, type codes and run ends are checked before they
-# are followed.
+# The contents are untrusted. Offsets, views, type codes and run ends are checked before they are followed; values that
+# are only copied are not checked.
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from arrowipc.inline.bits cimport append_bits, append_ones, largest, load_int, shift_offsets, store_int
-from arrowipc.inline.element cimport find_run, next_run, run_end
+from arrowipc.inline.element cimport find_run, next_run, run_end, view_data
 from arrowipc.inline.fault cimport (
-    FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
+    FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault, fail,
 )
 from arrowipc.inline.loads cimport (
     add_overflows, get_bit, inside, load_i32, load_i64, loose_i16, loose_i32, loose_i64, loose_u64, mul_overflows,
@@ -18,7 +17,7 @@ from arrowipc.inline.loads cimport (
 from arrowipc.inline.plan cimport ColumnsData, Extent, Node
 
 cdef struct Piece:
-    # A batch that rows are taken from, and where the field in work lies in it.
+    # A batch that rows are taken from, and where it has the field that is being copied.
     const ColumnsData* d
     const Node* nodes           # of `d`
     const Extent* extents
@@ -36,7 +35,7 @@ cdef enum:
     AHEAD = 16                  # rows, and pieces, that are asked for before they are looked at
 
 cdef struct Run:
-    # Elements of a piece that follow each other; none is a row of nulls.
+    # Elements of a piece that follow each other; a row of nulls is never among them.
     int64_t start
     int64_t count
     int32_t home
@@ -145,6 +144,25 @@ cdef inline void spread_runs(int64_t* numbers, int32_t* homes, const Run* runs, 
         at += runs[i].count
 
 
+cdef inline int64_t skip_uniform(const loose_u64* words, int64_t i, int64_t n) noexcept nogil:
+    """The first word behind word `i` that may differ from it: the next one, or one behind many zeros or many ones."""
+    cdef uint64_t word = words[i], differences
+    cdef int64_t k
+    i += 1
+    if word != 0 and ~word != 0:
+        return i
+    while i + 8 <= n:
+        differences = 0
+        for k in range(i, i + 8):
+            differences |= words[k] ^ word
+        if differences:
+            break
+        i += 8
+    while i < n and words[i] == word:
+        i += 1
+    return i
+
+
 cdef inline void number_bits(int64_t* out, const loose_u64* words, int64_t rows) noexcept nogil:
     """The numbers of the rows whose bits are on."""
     cdef int64_t at, n = 0
@@ -159,20 +177,21 @@ cdef inline void number_bits(int64_t* out, const loose_u64* words, int64_t rows)
 
 cdef inline void runs_of_bits(Run* out, const loose_u64* words, int64_t rows) noexcept nogil:
     """The runs of the rows whose bits are on."""
-    cdef int64_t at, n = 0, begin = -1
+    cdef int64_t i = 0, n = 0, begin = -1
     cdef uint64_t word, changes, before = 0
-    for at in range(0, rows, 64):
-        word = words[at >> 6]
+    while 64 * i < rows:
+        word = words[i]
         changes = word ^ (word << 1 | before)   # where bits differ from those before them
         before = word >> 63
         while changes:
             if begin < 0:
-                begin = at + trailing_zeros(changes)
+                begin = 64 * i + trailing_zeros(changes)
             else:
-                out[n] = Run(begin, at + trailing_zeros(changes) - begin, 0)
+                out[n] = Run(begin, 64 * i + trailing_zeros(changes) - begin, 0)
                 begin = -1
                 n += 1
             changes &= changes - 1
+        i = skip_uniform(words, i, (rows + 63) >> 6)
     if begin >= 0:
         out[n] = Run(begin, rows - begin, 0)
 
@@ -275,9 +294,10 @@ cdef inline void gather_words(uint8_t* out, int64_t width, const Piece* pieces, 
 
 cdef inline void keep_words(uint8_t* out, int width, const uint8_t* values, const loose_u64* mask,
                             int64_t n) noexcept nogil:
-    """Those of `n` values of 1, 2, 4 or 8 bytes whose bits are on.
+    """Copy the values, of `n` with 1, 2, 4 or 8 bytes, whose bits are on.
 
-    Each is written, and the next one over it where it is not wanted: no branch to guess, and room for one more value.
+    Every value is written; the next one overwrites it if its bit is off. That needs no branch, and room for one more
+    value.
     """
     cdef int64_t used = 0, at, i
     cdef uint64_t word
@@ -338,7 +358,7 @@ cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width,
     cdef const int64_t* numbers = chosen.numbers
     cdef const int32_t* homes = chosen.homes
     cdef const Piece* piece = pieces
-    # Of one piece: what is written here cannot change them, which a compiler does not know of a struct.
+    # Locals, for one piece: the compiler cannot know that the stores below leave the struct alone.
     cdef const uint8_t* offsets = piece.values
     cdef int64_t shift = piece.shift, limit = piece.limit
     cdef int64_t first, last, end = 0, most = largest(width, True), i
@@ -399,7 +419,7 @@ cdef inline int64_t run_offsets(uint8_t* out, Run* spans, int32_t width, const P
 
 cdef inline void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets, const int64_t* starts, int32_t width,
                              const Piece* pieces, const Chosen* chosen) noexcept nogil:
-    """What lies between the offsets, which `gather_offsets` has made, in elements of `unit` bytes."""
+    """Copy the texts, or elements of `unit` bytes, that lie between `offsets`, which `gather_offsets` has made."""
     cdef const int32_t* homes = chosen.homes
     cdef const uint8_t* whole = pieces.data
     cdef const uint8_t* data
@@ -414,7 +434,7 @@ cdef inline void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets,
         end = load_int(offsets, i + 1, width) * unit
         size = end - at
         if size <= 16 and total - at >= 16 and (limit - starts[i]) * unit >= 16:
-            # As many bytes for all, without a guess at their number: the next elements overwrite those too many.
+            # Always 16 bytes, without a branch on the size: the next element overwrites the surplus.
             (<loose_i64*> (out + at))[0] = load_i64(data)
             (<loose_i64*> (out + at))[1] = load_i64(data + 8)
         elif size:
@@ -422,12 +442,12 @@ cdef inline void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets,
         at = end
 
 
-cdef inline int check_views(uint8_t* out, int64_t* used, const Piece* pieces, const Chosen* chosen, int32_t f,
+cdef inline int gather_views(uint8_t* out, int64_t* used, const Piece* pieces, const Chosen* chosen, int32_t f,
                             Fault* fault) noexcept nogil:
     """Views, empty ones where null, which point into their pieces still; `used`: at how many bytes there."""
     cdef const Piece* piece
-    cdef int64_t at, length, offset, i
-    cdef int32_t index
+    cdef int64_t at, i
+    cdef int32_t length
     used[0] = 0
     for i in range(chosen.count):
         piece = home_of(pieces, chosen.homes, i)
@@ -440,14 +460,9 @@ cdef inline int check_views(uint8_t* out, int64_t* used, const Piece* pieces, co
         length = load_i32(out + 16 * i)
         if 0 <= length <= 12:
             continue
-        if length < 0:
-            return fail(fault, FAULT_VIEW, f, 1, at, length, 0, b"length")
-        index = load_i32(out + 16 * i + 8)
-        if not 0 <= index < piece.limit:
-            return fail(fault, FAULT_VIEW, f, 1, at, index, piece.limit, b"buffer index")
-        offset = load_i32(out + 16 * i + 12)
-        if not inside(offset, length, piece.buffers[index].size):
-            return fail(fault, FAULT_VIEW, f, 1, at, offset, piece.buffers[index].size, b"offset")
+        if view_data(piece.buffers, piece.limit, length, load_i32(out + 16 * i + 8), load_i32(out + 16 * i + 12), f,
+                     at, fault) == NULL:
+            return -1
         used[0] += length
     return 0
 
@@ -471,7 +486,7 @@ cdef inline int64_t fitting_views(const uint8_t* views, int64_t first, int64_t l
 
 cdef inline void copy_texts(uint8_t* text, uint8_t* views, int64_t first, int64_t last, int32_t buffer,
                             const Piece* pieces, const Chosen* chosen) noexcept nogil:
-    """Let the texts of some views, which `check_views` has made, lie one behind the other in data buffer `buffer`."""
+    """Let the texts of some views, which `gather_views` has made, lie one behind the other in data buffer `buffer`."""
     cdef int64_t at = 0, length, i
     for i in range(first, last):
         if i + AHEAD < last and load_i32(views + 16 * (i + AHEAD)) > 12:
@@ -500,7 +515,7 @@ cdef inline void add_part(Run* part, int64_t low, int64_t high) noexcept nogil:
         part.start, part.count = low, high - low
 
 
-cdef inline int check_list_views(uint8_t* offsets, uint8_t* sizes, Run* parts, int64_t* total, int32_t width,
+cdef inline int gather_list_views(uint8_t* offsets, uint8_t* sizes, Run* parts, int64_t* total, int32_t width,
                                  const Piece* pieces, const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
     """List views, which point into their pieces still, empty ones where null; `total`: how many elements they have.
 
@@ -563,7 +578,7 @@ cdef inline int first_code(const int8_t* ordinals) noexcept nogil:
 
 cdef inline int gather_codes(uint8_t* out, int64_t* counts, const int8_t* ordinals, const Piece* pieces,
                              const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
-    """Type codes, those of the first child where null, and how many elements of each child there are."""
+    """Copy type codes and count the elements of each child; a null gets the code of the first child."""
     cdef const Piece* piece
     cdef int first = first_code(ordinals), code
     cdef int64_t i
@@ -645,7 +660,7 @@ cdef inline int64_t gather_runs(int64_t* begins, int64_t* numbers, int32_t* home
 
 
 cdef inline uint8_t* repeat_bytes(uint8_t* out, const uint8_t* p, int64_t size, int64_t times) noexcept nogil:
-    """Write the same bytes so often and return the end; what is there doubles with each copy."""
+    """Write the same bytes `times` times and return the end; each copy doubles what was written before."""
     cdef int64_t done = size, total = size * times
     if total == 0:
         return out

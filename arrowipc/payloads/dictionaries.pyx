@@ -17,7 +17,7 @@ from arrowipc.columns.elements cimport dictionary_of
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.take cimport take_into
 from arrowipc.distinct.memo_table cimport Budget, MemoTable
-from arrowipc.distinct.unifier cimport TransposeMap, Unifier, check_indices, transpose, unifier_of
+from arrowipc.distinct.unifier cimport TransposeMap, Unifier, check_used_indices, transpose, unifier_of
 from arrowipc.inline.bits cimport store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_FULL, FAULT_MEMORY, Fault, fail
@@ -146,7 +146,7 @@ cdef int raise_field_fault(const Fault* fault, Columns columns, const EncodedFie
     return raise_fault(fault, columns.plan)
 
 
-cdef int number_rows(int64_t* out, const ColumnsData* d, int32_t f, const ColumnsData* values,
+cdef int number_values(int64_t* out, const ColumnsData* d, int32_t f, const ColumnsData* values,
                      Fault* fault) noexcept nogil:
     """The number of each row's value, -1 where the index or the value is null.
 
@@ -264,7 +264,7 @@ cdef class OutputDictionaries:
         before = left
         try:
             with nogil:
-                found = number_rows(<int64_t*> numbers.data, &columns.d, f, &values.d, &fault)
+                found = number_values(<int64_t*> numbers.data, &columns.d, f, &values.d, &fault)
             if found < 0:
                 raise_fault(&fault, columns.plan)
             take_into(out, values, <const int64_t*> numbers.data, length, &left)
@@ -501,7 +501,7 @@ cdef class LoopDictionaries:
             if (known.identity and read.width == piece.plan.fields[field.out].width and count - 1 <= field.limit
                     and validity(d, field.read) == NULL):
                 # `SchemaMapping.spread` has let the indices stand; validation has looked at them.
-                if self.level or check_indices(d, field.read, 0, length, count, &fault) == 0:
+                if self.level or check_used_indices(d, field.read, 0, length, count, &fault) == 0:
                     return DECODED
                 return DECODE_BY_DECODER
         if transpose_field(field, d, piece, known.numbers(), count, &fault) < 0:
@@ -520,7 +520,7 @@ cdef class LoopDictionaries:
         if length > most // 8:
             return DECODE_BY_DECODER
         numbers = <int64_t*> make_room(&field.numbers, length * sizeof(int64_t))
-        if numbers == NULL or number_rows(numbers, d, field.read, values, &fault) < 0:
+        if numbers == NULL or number_values(numbers, d, field.read, values, &fault) < 0:
             return DECODE_BY_DECODER
         if out.view >= 0:
             self.wanted = piece.n_extents - piece.plan.n_buffers

@@ -14,7 +14,7 @@ cdef inline Extent extent_of(const uint8_t* data, int64_t size) noexcept nogil:
 
 
 cdef struct FlatMemory:
-    # What the buffers of a flat column lie in, of one column after the other.
+    # The memory of a flat column's buffers, used for one column after the other.
     Room validity
     Room values             # values, views or offsets
     Room data
@@ -51,5 +51,5 @@ cdef int note_used(UsedValues* s, const ColumnsData* d, int32_t f, Fault* fault)
 # Fills `d` with the values in use; `ordered`: as they were in the dictionary. -1: `fault`, of the dictionary;
 # 1: text behind views is more than one data buffer can hold.
 cdef int gather_used(UsedValues* s, bint ordered, Fault* fault) noexcept nogil
-# Forgets what was noted, before the next set of indices.
+# Forgets the values that were noted, before the next set of indices.
 cdef void forget_used(UsedValues* s) noexcept nogil

@@ -15,7 +15,7 @@ from arrowipc._core cimport Columns
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_MEMORY, FAULT_OFFSET, Fault, fail
 from arrowipc.inline.gather cimport (
-    Chosen, Piece, check_views, copy_texts, fitting_views, gather_bits, gather_data, gather_offsets, gather_words,
+    Chosen, Piece, gather_views, copy_texts, fitting_views, gather_bits, gather_data, gather_offsets, gather_words,
 )
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_FIXED, LAYOUTS, has_offsets, size_needed, width_of
 from arrowipc.inline.loads cimport bitmap_bytes, get_bit
@@ -202,7 +202,7 @@ cdef int own_text(UsedValues* s, const int64_t* numbers, Fault* fault) noexcept 
     cdef int64_t size = 0
     cdef Chosen chosen = Chosen(0, numbers, NULL, s.n_used, NULL, 0)
     cdef Piece piece = piece_of(s.values)
-    if check_views(views, &size, &piece, &chosen, 0, fault) < 0:
+    if gather_views(views, &size, &piece, &chosen, 0, fault) < 0:
         return -1
     if fitting_views(views, 0, s.n_used, &size) < s.n_used:
         return 1

@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Source, raise_fault
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.record_batch cimport RecordBatch, select_columns
-from arrowipc.columns.take cimport integers
+from arrowipc.columns.take cimport int64_source
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.distinct.unifier cimport transpose
 from arrowipc.inline.body_parts cimport put_parts
@@ -485,7 +485,7 @@ cdef Memory int64s(int64_t count):
 
 cdef Memory read_offsets(object given, int64_t rows):
     """Offsets as int64, which rise and lie inside the batch."""
-    cdef Source source = integers(given, "offsets")
+    cdef Source source = int64_source(given, "offsets")
     cdef int64_t n = source.size // 8, i
     cdef Memory out = int64s(n)
     cdef int64_t* offsets = <int64_t*> out.data

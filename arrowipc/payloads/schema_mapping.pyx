@@ -22,7 +22,11 @@ from arrowipc.inline.room cimport Room, make_room, new_zeros
 from arrowipc.metadata.schema_reader cimport arrange, children_of, plan_schema, plans_equal
 from arrowipc.payloads.dictionary_gc cimport extent_of, free_flat
 
+from arrowipc.datatypes import (
+    Dictionary, Field, FixedSizeList, Map, Null, RunEndEncoded, Struct, Union, with_children,
+)
 from arrowipc.errors import LimitError, UsageError
+from arrowipc.schemas import Schema
 
 # -- missing columns ---------------------------------------------------------------------------------
 
@@ -64,7 +68,7 @@ cdef int codes_of(Blanks* b, Extent* extent, int32_t code, int64_t count, Fault*
     return 0
 
 
-cdef int blank(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault* fault) noexcept nogil:
+cdef int blank_field(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault* fault) noexcept nogil:
     """Make field f and all below it `n` nulls, or zeros where it is not nullable and what is around it is null."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef Extent* extent = &d.extents[field.first_buffer]
@@ -90,7 +94,7 @@ cdef int blank(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault
         if mul_overflows(n, field.width, &n):
             return fail(fault, FAULT_FULL, f, -1, -1, INT64_MAX, INT64_MAX, b"elements")
     elif spec.n_children == 1:
-        return blank(b, d, f + 1, 0, True, fault)
+        return blank_field(b, d, f + 1, 0, True, fault)
     return blank_children(b, d, f, n, fault)
 
 
@@ -100,7 +104,7 @@ cdef int blank_children(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* 
     while child < d.plan.fields[f].end:
         # What is encoded becomes null in any case: its dictionary may have no value to stand there.
         null = d.plan.fields[child].flags & FIELD_NULLABLE or d.plan.fields[child].dictionary >= 0
-        if blank(b, d, child, n, null, fault) < 0:
+        if blank_field(b, d, child, n, null, fault) < 0:
             return -1
         child = d.plan.fields[child].end
     return 0
@@ -121,7 +125,7 @@ cdef int blank_codes(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* fau
         extent[0] = Extent(NULL, 0)
         extent[1] = extent_of(<const uint8_t*> &b.ends[f], ends.width if n else 0)
         d.nodes[child] = Node(1 if n else 0, 0, 0)
-        return blank(b, d, ends.end, 1 if n else 0, True, fault)
+        return blank_field(b, d, ends.end, 1 if n else 0, True, fault)
     if field.n_children == 0:
         if n:
             return fail(fault, FAULT_FULL, f, -1, -1, n, 0, b"values of a union without children")
@@ -137,7 +141,7 @@ cdef int blank_codes(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* fau
             return -1
         n = 1 if n else 0
     while child < field.end:
-        if blank(b, d, child, n, True, fault) < 0:
+        if blank_field(b, d, child, n, True, fault) < 0:
             return -1
         if field.layout == LAYOUT_DENSE:
             n = 0
@@ -261,7 +265,7 @@ cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, C
     while f < piece.plan.n_fields:
         if origins[f].how == HOW_ABSENT:
             n = d.length if out[f].parent < 0 else piece.nodes[out[f].parent].length
-            if blank(b, piece, f, n, True, fault) < 0:
+            if blank_field(b, piece, f, n, True, fault) < 0:
                 return -1
         if origins[f].how == HOW_ABSENT or origins[f].how == HOW_DECODED:
             f = out[f].end
@@ -284,22 +288,16 @@ cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1:
 
 cdef object plain_type(object type):
     """The type with the values of dictionaries in their place."""
-    from arrowipc import datatypes as types
-
-    if isinstance(type, types.Dictionary):
+    if isinstance(type, Dictionary):
         return plain_type(type.value_type)
-    return types.with_children(type, [plain_field(child) for child in type.children])
+    return with_children(type, [plain_field(child) for child in type.children])
 
 
 cdef object plain_field(object field):
-    from arrowipc.datatypes import Field
-
     return Field(field.name, plain_type(field.type), field.nullable, field.metadata)
 
 
 cdef object plain_schema(object schema):
-    from arrowipc.schemas import Schema
-
     return Schema([plain_field(field) for field in schema.fields], schema.metadata, schema.endianness, schema.features)
 
 
@@ -345,19 +343,17 @@ cdef class Matching:
 
     cdef tuple field(self, object ours, int32_t place, object theirs, int32_t source, tuple path, bint named):
         """Match two fields, and what is below them: the children of structs by name, others one by one."""
-        from arrowipc import datatypes as types
-
         a, b = ours.type, theirs.type
         how = HOW_READ
-        if isinstance(b, types.Dictionary):
-            encoded = isinstance(a, types.Dictionary)
+        if isinstance(b, Dictionary):
+            encoded = isinstance(a, Dictionary)
             how = HOW_TRANSPOSED if encoded else HOW_DECODED
             if not (b.value_type == a.value_type if encoded else plain_type(b.value_type) == a):
                 raise self.refuse(path, a, b)
-        elif isinstance(a, types.Dictionary) and a.value_type == b and not b.children and not isinstance(b, types.Null):
+        elif isinstance(a, Dictionary) and a.value_type == b and not b.children and not isinstance(b, Null):
             # Values without fields below them, whose nulls have a bitmap that serves the indices as well.
             how = HOW_ENCODED
-        elif type(a) is not type(b) or not same_shell(a, b, types):
+        elif type(a) is not type(b) or not same_shell(a, b):
             raise self.refuse(path, a, b)
         self.origins[place] = Origin(how, self.taken)
         if theirs.nullable and not ours.nullable:
@@ -367,10 +363,10 @@ cdef class Matching:
         if how != HOW_READ or not a.children:
             return source, None
         places, sources = children_of(self.out, place), children_of(self.whole, source)
-        if named and isinstance(a, types.Struct):
+        if named and isinstance(a, Struct):
             return source, self.children(a.children, places, b.children, sources, path)
         # The struct of a map's entries: writers give its children different names.
-        named = not isinstance(a, types.Map)
+        named = not isinstance(a, Map)
         return source, [self.field(a.children[i], places[i], b.children[i], sources[i],
                                    (*path, a.children[i].name), named) for i in range(len(places))]
 
@@ -385,18 +381,18 @@ cdef dict by_spelling(tuple ours, list names):
     return found
 
 
-cdef bint same_shell(object a, object b, object types) except -1:
+cdef bint same_shell(object a, object b) except -1:
     """Whether two types of one class are equal apart from their children."""
-    if isinstance(a, types.FixedSizeList):
+    if isinstance(a, FixedSizeList):
         return a.list_size == b.list_size
-    if isinstance(a, types.Map):
+    if isinstance(a, Map):
         return a.keys_sorted <= b.keys_sorted
-    if isinstance(a, types.Union):
+    if isinstance(a, Union):
         return (a.mode == b.mode and a.type_codes == b.type_codes
                 and [child.name for child in a.children] == [child.name for child in b.children])
-    if isinstance(a, types.RunEndEncoded):
+    if isinstance(a, RunEndEncoded):
         return a.run_ends.type == b.run_ends.type
-    return bool(a.children) or isinstance(a, types.Struct) or a == b
+    return bool(a.children) or isinstance(a, Struct) or a == b
 
 
 cdef SchemaMapping new_mapping(Plan whole, Plan out):
@@ -411,7 +407,7 @@ cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict):
     cdef SchemaMapping mapping = new_mapping(whole, out)
     cdef int32_t i
     if not plans_equal(whole, out):
-        return match(mapping, strict)
+        return match_schemas(mapping, strict)
     # Few payloads at a time would wait longer for the comparison than for their rows.
     mapping.plan = whole
     for i in range(out.d.n_fields):
@@ -430,7 +426,7 @@ cdef SchemaMapping absent_mapping(Plan out):
     return mapping
 
 
-cdef SchemaMapping match(SchemaMapping mapping, bint strict):
+cdef SchemaMapping match_schemas(SchemaMapping mapping, bint strict):
     """Compare the two schemas of a mapping by the names of their fields."""
     cdef Matching matching = Matching.__new__(Matching)
     cdef Plan whole = mapping.whole, out = mapping.out

@@ -13,7 +13,7 @@ from arrowipc.columns.elements cimport (
 )
 from arrowipc.columns.record_batch cimport RecordBatch, slice_batch
 from arrowipc.columns.take cimport (
-    alone, integers, number_rows, take_numbers, take_pieces, with_nulls, without_nulls,
+    alone, int64_source, number_rows, take_numbers, take_pieces, with_nulls, without_nulls,
 )
 from arrowipc.inline.gather cimport AHEAD, Homes, find_homes, write_runs
 from arrowipc.inline.loads cimport add_overflows, loose_i64, prefetch
@@ -31,12 +31,12 @@ cdef extern from "Python.h":
     PyObject** PySequence_Fast_ITEMS(object)
 
 cdef struct BatchState:
-    # What is known of one batch.
+    # The state of one batch.
     int64_t call        # the last one that needed it
     int64_t size        # bytes that it keeps, while it is in the queue; else 0
-    int64_t taken       # rows, since it was let go of
+    int64_t taken       # rows, since it was released
     int64_t queued      # where it is kept: the last call when it came to the end of the queue
-    int32_t next        # ... and who came then
+    int32_t next        # ... and the batch behind it in the queue
     int32_t piece       # its number among the batches of `call`
 
 
@@ -58,7 +58,7 @@ cdef int open_homes(Homes* homes, int64_t* firsts, int64_t count, Memory known) 
 
 
 cdef object first_owner(Columns columns):
-    """What keeps the message, whatever decompressing has put beside it."""
+    """The owner of the message's bytes, which decompressing may have put into a tuple with others."""
     cdef object owner = columns.owner
     while type(owner) is tuple and owner:
         owner = owner[0]
@@ -66,7 +66,7 @@ cdef object first_owner(Columns columns):
 
 
 cdef int64_t own_bytes(Columns columns) except -1:
-    """Bytes of buffers that nobody else keeps: not those that lie in a file or in memory of the caller's."""
+    """Bytes of the buffers that only these columns keep alive: not those in a mapped file or in a caller's memory."""
     cdef object owner = first_owner(columns)
     cdef Source lent = None
     cdef int64_t total = 0
@@ -83,7 +83,7 @@ cdef int64_t own_bytes(Columns columns) except -1:
 
 cdef bint sort_rows(int64_t* out, int64_t* begins, int64_t* moved, const int64_t* rows, const int32_t* homes, int64_t n,
                     int64_t m) noexcept nogil:
-    """Put rows of `m` batches together, in their order, and say where those of each begin and where each row went.
+    """Sort rows by their batch, of `m`, and write where the rows of each batch begin and where each row went.
 
     Returns whether all stayed where they were.
     """
@@ -125,7 +125,7 @@ cdef class RowReader:
     cdef tuple names            # of the columns, once a row was asked for
 
     def __cinit__(self, lengths, load, *, int64_t cache_bytes=64 << 20, expect=None):
-        cdef Source given = integers(lengths, "lengths")
+        cdef Source given = int64_source(lengths, "lengths")
         cdef int64_t count = given.size // 8, i, length
         cdef int64_t* firsts
         if count >= INT32_MAX:
@@ -196,9 +196,9 @@ cdef class RowReader:
         self.states[b].queued = self.calls
 
     cdef int make_room(self, int32_t b) except -1:
-        """Let go of batches until what is kept may be: first come, first go, but who was used since is asked again.
+        """Evict batches until the cache fits: oldest first, but one used since it was queued is queued again.
 
-        So nothing has to be done when a batch is used. Batch `b` stays.
+        So using a batch changes nothing in the queue. Batch `b` stays.
         """
         cdef int32_t first
         while self.kept_bytes > self.cache_bytes and self.oldest != self.newest:
@@ -213,7 +213,7 @@ cdef class RowReader:
         return 0
 
     cdef int let_pass(self, RecordBatch batch, int32_t b) except -1:
-        """Keep a mapped batch no longer if as many rows as it has were taken: who reads on does not need its pages."""
+        """Release a mapped batch once as many rows as it has were taken: later rows rarely need its pages."""
         if self.states[b].taken >= batch.d.length and type(first_owner(batch)) is MappedBody:
             self.batches[b], self.states[b].taken = None, 0
         return 0
@@ -240,7 +240,7 @@ cdef class RowReader:
 
     def take(self, rows):
         """Return rows in any order and number, as one batch; negative ones count from the end."""
-        cdef Source index = integers(rows, "take")
+        cdef Source index = int64_source(rows, "take")
         cdef int64_t n = index.size // 8, size = 0, lacking = 0, call, i
         cdef Memory numbers = Memory(n * 8), homes = Memory(n * 4), order = Memory(min(n, self.homes.count) * 4)
         cdef int32_t* home = <int32_t*> homes.data
@@ -257,7 +257,7 @@ cdef class RowReader:
         with nogil:
             find_homes(&self.homes, home, <const int64_t*> numbers.data, n)
         with cython.critical_section(self):
-            # Who calls meanwhile numbers the batches again: no Python runs in this loop.
+            # Another thread's call would number the batches again: no Python runs in this loop.
             self.calls += 1
             call = self.calls
             for i in range(n):
@@ -291,7 +291,7 @@ cdef class RowReader:
         return alone(self.gather(held, wanted, <int64_t*> numbers.data, home, n))
 
     cdef RecordBatch gather(self, list held, const int32_t* wanted, int64_t* rows, int32_t* homes, int64_t n):
-        """The rows, counted through all batches, of those that are held, whose numbers are `wanted`."""
+        """Take the rows, whose numbers count through all batches, from the batches in `held`, which are `wanted`."""
         cdef int64_t m = len(held), at = 0, i
         cdef Memory moves = Memory(m * 8)
         cdef int64_t* move = <int64_t*> moves.data
@@ -310,7 +310,7 @@ cdef class RowReader:
 
     cdef RecordBatch take_apart(self, list held, list absent, const int32_t* wanted, const int64_t* rows,
                                 const int32_t* homes, int64_t n):
-        """The same for any layout, and for more than can be held: batch by batch, of which those of `absent` come last.
+        """As `gather`, for any layout, and for more batches than the cache holds: batch by batch, `absent` ones last.
 
         The rows of each are taken together, and brought into their own order at last.
         """
@@ -334,14 +334,14 @@ cdef class RowReader:
         return found if in_order else take_numbers(found, moved, False, IndexError, "take")
 
     cdef RecordBatch part(self, RecordBatch batch, int32_t b, int64_t* rows, const int64_t* begins):
-        """The rows of one batch, which are those from the first number of `begins` to the second."""
+        """Take the rows of one batch: rows[begins[0]:begins[1]]."""
         cdef int64_t n = begins[1] - begins[0], i
         for i in range(begins[0], begins[1]):
             rows[i] -= self.homes.firsts[b]
         return take_pieces([batch], rows + begins[0], NULL, n, write_runs(NULL, rows + begins[0], NULL, n))
 
     def row(self, i, *, extensions=False):
-        """Return one row as a dict; `extensions` are those of `RecordBatch.to_pydict`."""
+        """Return one row as a dict; `extensions` as for `RecordBatch.to_pydict`."""
         cdef int64_t total = self.homes.firsts[self.homes.count], number, at
         cdef int32_t b, k, f
         cdef RecordBatch batch
@@ -409,7 +409,7 @@ def take_across(list batches, indices):
     if len(batches) == 1:
         return [take_indices(batches[0], indices)]
     indices, positions = without_nulls(indices)
-    index = integers(indices, "take")
+    index = int64_source(indices, "take")
     if not batches:
         numbers = Memory(index.size)
         number_rows(<int64_t*> numbers.data, index, 0, True, IndexError, "take")
