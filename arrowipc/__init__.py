@@ -91,8 +91,8 @@ _PUBLIC = """
     arguments: KeyValueMetadata
     limits: Limits
     reader: RecordBatchFileReader RecordBatchStreamReader open_stream
-    opening: MessageReader open open_file read_message read_record_batch read_schema
-    writer: RecordBatchFileWriter RecordBatchStreamWriter copy get_record_batch_size new_file new_stream
+    opening: MessageReader open open_file read read_message read_record_batch read_schema
+    writer: RecordBatchFileWriter RecordBatchStreamWriter copy get_record_batch_size new_file new_stream write
     inspection.damage: Damage Recovery
     inspection.recover: recover
     inspection.validate_source: Validation validate
@@ -128,21 +128,34 @@ _HOMES = {
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
-#: What people coming from pyarrow look for, and what there is instead.
+#: What people coming from other libraries look for, and what there is instead.
 _INSTEAD = {
+    "BufferOutputStream": "a bytearray() is a sink",
+    "Codec": "new_stream and new_file take compression= and compression_level=, or a pyarrow.Codec",
     "IpcReadOptions": "its options are keyword arguments of open_stream and open_file; pyarrow's goes to options=",
     "IpcWriteOptions": "its options are keyword arguments of new_stream and new_file; pyarrow's goes to options=",
     "MetadataVersion": 'Message.version is "V4" or "V5", Message.metadata_version a number',
     "RecordBatchReader": "anything with __arrow_c_stream__ can be written, our readers have it",
-    "Codec": "new_stream and new_file take compression= and compression_level=, or a pyarrow.Codec",
+    "compute": "arrowipc does not compute; pyarrow.compute takes table.to_arrow()",
+    "concat_arrays": "chunked_array(arrays).combine()",
+    "concat": "concat_tables(tables), concat_batches(batches)",
     "deserialize_pandas": "open_stream(data).read_pandas()",
+    **dict.fromkeys(("dataset", "scan", "scan_ipc"), "open_dataset(path), or scan_polars(path) for a lazy frame"),
+    **dict.fromkeys(("from_arrow", "from_pandas", "from_polars"), "table(data)"),
+    **dict.fromkeys(("from_dict", "from_pydict"), "table({name: values})"),
+    "from_numpy": "array(values), Tensor(values)",
     "memory_map": "open(path) maps it",
-    "read_pandas": "open(source).read_pandas() gives a DataFrame",
-    "serialize_pandas": "new_stream(sink) gives a writer, which writes a DataFrame",
-    "read_table": "open(source).read_all() gives a Table",
-    "read_feather": "open(source).read_all() gives a Table",
-    "write_feather": "new_file(path) gives a writer",
-    "write_table": "new_file(path) gives a writer",
+    "nulls": "array([None] * length, type)",
+    "py_buffer": "bytes are a source",
+    **dict.fromkeys(("load", "read_file", "read_ipc", "read_stream", "read_table"), "read(source) gives a Table"),
+    **dict.fromkeys(
+        ("read_feather", "read_pandas"), "open(source).read_pandas() gives a DataFrame, read(source) a Table"
+    ),
+    "scalar": "elements are Python values: array([value])[0]",
+    **dict.fromkeys(("dump", "save", "write_feather", "write_file", "write_ipc", "write_table"), "write(data, path)"),
+    **dict.fromkeys(
+        ("serialize_pandas", "write_stream"), "new_stream(sink) gives a writer, which writes data frames too"
+    ),
 }
 
 
@@ -160,7 +173,11 @@ def __getattr__(name: str) -> "Any":
         return _module(f"arrowipc.{name}")
     home = _HOMES.get(name)
     if home is None:
+        from arrowipc import types
         from arrowipc.arguments import missing
+
+        if name in types.__all__:  # as in pyarrow; they are listed there only
+            return getattr(types, name)
 
         raise missing("module 'arrowipc'", name, modules[__name__], _INSTEAD)
     try:

@@ -38,6 +38,7 @@ from arrowipc.opening import (
     MessageReader as MessageReader,
     open as open,
     open_file as open_file,
+    read as read,
     read_message as read_message,
     read_record_batch as read_record_batch,
     read_schema as read_schema,
@@ -89,6 +90,7 @@ from arrowipc.tensors.sparse_tensor import (
     SparseCSFTensor as SparseCSFTensor,
     SparseCSRMatrix as SparseCSRMatrix,
 )
+from arrowipc.types import *  # noqa: F403
 from arrowipc.types import DataType as DataType, Field as Field, field as field, schema as schema
 from arrowipc.writer import (
     RecordBatchFileWriter as RecordBatchFileWriter,
@@ -97,6 +99,7 @@ from arrowipc.writer import (
     get_record_batch_size as get_record_batch_size,
     new_file as new_file,
     new_stream as new_stream,
+    write as write,
 )
 
 __version__: str

@@ -272,9 +272,27 @@ _INSTEAD = {
     ),
     "add_metadata": "with_metadata(metadata)",
     "as_py": "elements are Python values: array[i]",
+    "astype": "cast(type)",
     **dict.fromkeys(("copy_to", "device_type", "is_cpu"), "the memory is that of the CPU"),
     **dict.fromkeys(("data", "iterchunks"), "chunks"),
-    "drop_null": "filter(array.is_valid())",
+    **dict.fromkeys(("drop_null", "dropna"), "filter(array.is_valid())"),
+    **dict.fromkeys(("dtype", "dtypes"), "type, and of rows schema.types"),
+    "fillna": "fill_null(value)",
+    "get_column": "column(name)",
+    "height": "num_rows",
+    **dict.fromkeys(("isna", "isnull"), "is_null()"),
+    **dict.fromkeys(("iterrows", "itertuples", "rows"), "iter_rows()"),
+    "limit": "head(n)",
+    "n_chunks": "num_chunks",
+    **dict.fromkeys(("notna", "notnull"), "is_valid()"),
+    "rechunk": "combine()",
+    "to_dict": "to_pydict()",
+    "to_dicts": "to_pylist()",
+    **dict.fromkeys(("to_feather", "write_feather", "write_ipc"), "arrowipc.write(data, path)"),
+    **dict.fromkeys(("to_parquet", "write_parquet"), "to_polars().write_parquet(path)"),
+    "to_pyarrow": "to_arrow()",
+    "width": "num_columns",
+    "with_column": "append_column(name, values)",
     "field_by_name": "field(name)",
     **dict.fromkeys(("format", "to_string"), "repr()"),
     "from_buffers": "RecordBatch.from_buffers(...).column(0)",
@@ -293,7 +311,7 @@ _INSTEAD = {
 }
 
 
-def missing(owner: str, name: str, thing: object, instead: Mapping[str, str]) -> AttributeError:
+def missing(owner: str, name: str, thing: object, instead: Mapping[str, str] = _INSTEAD) -> AttributeError:
     """Return the error for a name that a class or a module lacks; it says what there is instead."""
     text = f"{owner} has no attribute {name!r}" + (f": {instead[name]}" if name in instead else "")
     # With `name` and `obj` the interpreter adds what else may have been meant.
@@ -309,7 +327,7 @@ class _Absent:
         self._name = name
 
     def __get__(self, thing: object, kind: type) -> Any:
-        raise missing(kind.__name__, self._name, kind if thing is None else thing, _INSTEAD)
+        raise missing(kind.__name__, self._name, kind if thing is None else thing)
 
 
 def is_filled(thing: object, slot: str) -> bool:
@@ -326,13 +344,18 @@ class Initialized:
 
     __slots__ = ()
 
+    @classmethod
+    def _instead(cls) -> Mapping[str, str]:
+        """Names of other libraries, and what objects of the class have instead."""
+        return _INSTEAD
+
     if not TYPE_CHECKING:  # checkers would take any name
 
         def __getattr__(self, name):
             slots = [slot for kind in type(self).__mro__ for slot in vars(kind).get("__slots__", ())]
             if name in slots or (type(self).__dictoffset__ and not vars(self)):
                 raise UsageError(f"this {type(self).__name__} cannot be used: __init__ was not called")
-            raise missing(type(self).__name__, name, self, {})
+            raise missing(type(self).__name__, name, self, self._instead())
 
 
 class _Listing(type):

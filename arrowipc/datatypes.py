@@ -24,14 +24,15 @@ from arrowipc.arguments import (
     items_of,
     metadata_of,
 )
-from arrowipc.errors import ArrowIpcError, UsageError, printable
+from arrowipc.errors import ArrowIpcError, UsageError, missing_package, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any, Literal, Self, TypeAlias
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, Literal, Self, SupportsIndex, TypeAlias
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
+    from arrowipc.schemas import Schema
 
     TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 
@@ -53,6 +54,24 @@ WIDE_INTEGERS = (
     "integers of 128 bits (Int128 or UInt128 of polars), which the Arrow format does not have: cast them in polars, to "
     "pl.Int64 or pl.Decimal(38, 0)"
 )
+
+#: The numbers that pyarrow gives the types: their places here, by the first word of how they print.
+_WORDS = """
+    null bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 halffloat float double string binary fixed_size_binary
+    date32 date64 timestamp time32 time64 month_interval day_time_interval decimal128 decimal256 list struct
+    sparse_union dense_union dictionary map extension fixed_size_list duration large_string large_binary large_list
+    month_day_nano_interval run_end_encoded string_view binary_view list_view large_list_view decimal32 decimal64
+"""
+NUMBERED = _WORDS.split()
+
+#: Bits of a value, by the same word, for types that do not say it themselves.
+WIDTHS = {
+    "bool": 1,
+    "halffloat": 16,
+    **dict.fromkeys(("date32", "float", "month_interval"), 32),
+    **dict.fromkeys(("date64", "day_time_interval", "double", "duration", "timestamp"), 64),
+    "month_day_nano_interval": 128,
+}
 
 EXTENSION_NAME = b"ARROW:extension:name"
 EXTENSION_METADATA = b"ARROW:extension:metadata"
@@ -137,6 +156,63 @@ class DataType(Described):
     def children(self) -> tuple[Field, ...]:
         """Fields of the child arrays, in order; empty for types without children and for dictionaries."""
         return self._children
+
+    @property
+    def num_fields(self) -> int:
+        """Number of children."""
+        return len(self.children)
+
+    def field(self, i: SupportsIndex | str) -> Field:
+        """Return a child by index or name; errors are those of :meth:`arrowipc.Schema.field`."""
+        return self._as_schema().field(i)
+
+    def get_field_index(self, name: str) -> int:
+        """Return the index of the one child named `name`; -1 if there is none or more than one."""
+        return self._as_schema().get_field_index(name)
+
+    def get_all_field_indices(self, name: str) -> list[int]:
+        """Return the indices of all children named `name`, in order."""
+        return self._as_schema().get_all_field_indices(name)
+
+    @property
+    def id(self) -> int:
+        """The number of the type in pyarrow, so that ``pyarrow.types.is_integer(type)`` and its kin work."""
+        return NUMBERED.index(self.word)
+
+    @property
+    def word(self) -> str:
+        """The first word of how the type prints, such as ``"timestamp"``."""
+        text = self._spelling or str(self)
+        return text[: next((i for i, letter in enumerate(text) if letter in "<[("), None)]
+
+    @property
+    def bit_width(self) -> int:
+        """Bits of a value; a UsageError for types whose values have no size, or different ones."""
+        if self.word not in WIDTHS:
+            raise UsageError(f"values of {self} have no fixed width")
+        return WIDTHS[self.word]
+
+    @property
+    def byte_width(self) -> int:
+        """Bytes of a value; errors are those of :attr:`bit_width`."""
+        if self.bit_width < 8:
+            raise UsageError(f"a value of {self} is less than a byte")
+        return self.bit_width // 8
+
+    def to_pandas_dtype(self) -> Any:
+        """Return the dtype of pandas, or the class of NumPy, that pyarrow chooses for the type; needs pyarrow."""
+        from importlib import import_module
+
+        try:
+            pyarrow = import_module("pyarrow")
+        except ImportError as error:
+            raise missing_package("to_pandas_dtype", "pyarrow") from error
+        return pyarrow.field(Field("", self)).type.to_pandas_dtype()
+
+    def _as_schema(self) -> Schema:
+        from arrowipc.schemas import Schema
+
+        return Schema(self.children)
 
     def _equals(self, other: object, check_metadata: bool) -> bool:
         if not isinstance(other, DataType) or type(self) is not type(other):
@@ -432,6 +508,11 @@ class Timestamp(DataType):
         check_choice("Timestamp: unit", unit, tuple(TIME_BITS))
         return filled(cls, unit, check_text("Timestamp: timezone", timezone) if timezone else None)
 
+    @property
+    def tz(self) -> str | None:
+        """The time zone: :attr:`timezone` under pyarrow's name."""
+        return self.timezone
+
     def __str__(self) -> str:
         zone = "" if self.timezone is None else f", tz={printable(self.timezone)}"
         return f"timestamp[{self.unit}{zone}]"
@@ -483,6 +564,11 @@ class FixedSizeBinary(DataType):
 
     def __str__(self) -> str:
         return f"fixed_size_binary[{self.byte_width}]"
+
+    @property
+    def bit_width(self) -> int:
+        """Bits of a value."""
+        return 8 * self.byte_width
 
 
 class _Nested(DataType):
@@ -576,12 +662,24 @@ class Struct(_Nested):
     """Rows of `fields`, any number of them; names may repeat."""
 
     __slots__ = __match_args__ = ("fields",)
+    _spelling = "struct"
 
     fields: tuple[Field, ...]
 
     def __new__(cls, fields: Iterable[Field]) -> Self:
         checked = _checked("Struct", fields)
         return cls._over(checked, checked)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the fields, in order."""
+        return [field.name for field in self.fields]
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __getitem__(self, i: SupportsIndex | str) -> Field:
+        return self.field(i)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (Struct, *[child._key(exact) for child in self.fields])
@@ -602,6 +700,7 @@ class Map(_Nested):
     """
 
     __slots__ = __match_args__ = ("entries", "keys_sorted")
+    _spelling = "map"
 
     entries: Field
     keys_sorted: bool
@@ -623,6 +722,16 @@ class Map(_Nested):
     def item_field(self) -> Field:
         """The second of the two fields of an entry."""
         return self.entries.type.children[1]
+
+    @property
+    def key_type(self) -> DataType:
+        """Type of the keys."""
+        return self.key_field.type
+
+    @property
+    def item_type(self) -> DataType:
+        """Type of the items."""
+        return self.item_field.type
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         if exact:
@@ -687,6 +796,7 @@ class RunEndEncoded(_Nested):
     """Runs of equal values: `run_ends` (int16, int32 or int64) is where each run stops, `values` is its value."""
 
     __slots__ = __match_args__ = ("run_ends", "values")
+    _spelling = "run_end_encoded"
 
     run_ends: Field
     values: Field
@@ -697,6 +807,11 @@ class RunEndEncoded(_Nested):
             raise UsageError(f"RunEndEncoded: run_ends must be int16, int32 or int64, found {kind}")
         _child("RunEndEncoded", "values", values)
         return cls._over((run_ends, values), run_ends, values)
+
+    @property
+    def run_end_type(self) -> DataType:
+        """Type of the ends of runs."""
+        return self.run_ends.type
 
     @property
     def value_type(self) -> DataType:
@@ -723,20 +838,23 @@ class Dictionary(DataType):
         Any type but a dictionary; nested types may hold dictionaries.
     ordered : bool, default False
         Whether the order of the dictionary means something.
-    id : int or None
+    dictionary_id : int or None
         The number that ties the column to its dictionary messages, any int64. None lets the writer choose.
         Two columns with the same id share a dictionary. Not compared.
     """
 
-    __slots__ = ("_depth", "id", "index_type", "ordered", "value_type")
-    __match_args__ = ("index_type", "value_type", "ordered", "id")
+    __slots__ = ("_depth", "dictionary_id", "index_type", "ordered", "value_type")
+    __match_args__ = ("index_type", "value_type", "ordered", "dictionary_id")
+    _spelling = "dictionary"
 
     index_type: Int
     value_type: DataType
     ordered: bool
-    id: int | None
+    dictionary_id: int | None
 
-    def __new__(cls, index_type: Int, value_type: DataType, ordered: bool = False, id: int | None = None) -> Self:
+    def __new__(
+        cls, index_type: Int, value_type: DataType, ordered: bool = False, dictionary_id: int | None = None
+    ) -> Self:
         if not isinstance(index_type, Int):
             raise UsageError(f"Dictionary: index_type must be an integer type, found {described(index_type)}")
         instance_of("Dictionary: value_type", value_type, DataType)
@@ -745,10 +863,15 @@ class Dictionary(DataType):
                 f"Dictionary: value_type cannot be a dictionary itself, found {value_type}; "
                 "put the inner one into a struct or a list"
             )
-        if id is not None:
-            check_integer("Dictionary: id", id, -INT64_MAX - 1, INT64_MAX)
+        if dictionary_id is not None:
+            check_integer("Dictionary: dictionary_id", dictionary_id, -INT64_MAX - 1, INT64_MAX)
         ordered = check_flag("Dictionary: ordered", ordered)
-        return filled(cls, index_type, value_type, ordered, id, _depth=value_type._depth)
+        return filled(cls, index_type, value_type, ordered, dictionary_id, _depth=value_type._depth)
+
+    @property
+    def bit_width(self) -> int:
+        """Bits of an index."""
+        return self.index_type.bit_width
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (Dictionary, self.index_type._key(exact), self.value_type._key(exact), self.ordered)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import check_flag, items_of
+from arrowipc.arguments import check_flag, columns_of, items_of
 from arrowipc.decode.decoders import decode_messages, schema_of
 from arrowipc.decode.framing import Framer, Message
 from arrowipc.errors import FormatError, TruncatedError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Schema
     from arrowipc.sources.source import Readable
     from arrowipc.stream_readers import IndexedStreamReader
+    from arrowipc.tables import Table
 
 
 @with_keywords(ReadOptions)
@@ -129,6 +130,50 @@ def open(
     if index or first.startswith(FEATHER_V1):
         return _opened(source, first, keywords)
     return RecordBatchStreamReader(source, **keywords)
+
+
+@with_keywords(ReadOptions)
+def read(source: Readable, *, filter: Any = None, **keywords: Unpack[ReadKeywords]) -> Table:
+    """Read all rows of a file or stream, or those that pass a filter. Errors are those of `open` and `filter`.
+
+    Parameters
+    ----------
+    source : path, URL, RemoteSource, bytes-like, binary file object or socket
+        As for `open`.
+    filter : list of conditions, optional
+        As for :func:`arrowipc.open_dataset`. Batches of files that cannot have a match, by their statistics, are not
+        read.
+    **keywords
+        Those of `arrowipc.options.ReadOptions`.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.write({"x": [1, 2, 3], "y": ["a", "b", "c"]}, file := bytearray())
+    >>> ipc.read(file, columns=["y"], filter=[("x", ">", 1)]).to_pydict()
+    {'y': ['b', 'c']}
+    """
+    if filter is None:
+        with open(source, **keywords) as reader:
+            return reader.read_all()
+    from arrowipc.filters.pruning import columns_in
+    from arrowipc.filters.row_filters import RowFilter
+    from arrowipc.sources.file_statistics import file_statistics
+    from arrowipc.tables import Table
+
+    columns = None if (given := keywords.get("columns")) is None else columns_of(given)
+    needed = None if columns is None else dict.fromkeys([*columns, *columns_in(filter)])
+    if needed is not None and all(isinstance(each, str) and "." not in each for each in needed):
+        keywords["columns"] = [*needed]
+    else:
+        keywords["columns"] = None  # positions and paths are those of all columns
+    with open(source, **keywords) as reader:
+        test, batches = RowFilter(filter, reader.schema), iter(reader)
+        if isinstance(reader, RecordBatchFileReader):
+            known = file_statistics(reader, test.pruner.columns)
+            batches = reader.get_batches([i for i, each in enumerate(known) if test.pruner.keeps(each, {})])
+        found = Table(reader.schema, [rows for batch in batches if len(rows := test.apply(batch))])
+    return found if columns is None else found.select(columns)
 
 
 def _opened(source: Any, first: bytes, keywords: ReadKeywords) -> RecordBatchFileReader:

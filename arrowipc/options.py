@@ -62,6 +62,17 @@ if TYPE_CHECKING:
         options: Any
 
 
+#: Keywords of other libraries, and what there is instead.
+_INSTEAD = {
+    **dict.fromkeys(
+        ("filter", "filters", "where"), "read(source, filter=...) and open_dataset(path, filter=...) take it"
+    ),
+    **dict.fromkeys(("memory_pool", "pool"), "arrowipc has no memory pools"),
+    **dict.fromkeys(("n_rows", "nrows", "limit"), "read the batches one by one, or take head(n) of what was read"),
+    **dict.fromkeys(("usecols", "use_columns", "names"), "columns=..."),
+}
+
+
 class Options:
     """The keywords of a call as immutable attributes.
 
@@ -86,7 +97,8 @@ class Options:
         self.__dict__.update(keywords)
         if len(self.__dict__) > len(self.defaults):
             name = next(name for name in keywords if name not in self.defaults)
-            raise TypeError(f"got an unexpected keyword argument {name!r}: {like(name, self.defaults)}")
+            advice = _INSTEAD.get(name) or like(name, self.defaults)
+            raise TypeError(f"got an unexpected keyword argument {name!r}: {advice}")
         # Not items(): CPython 3.11 crashes where its iterator lacks memory.
         for name in keywords:
             value = keywords[name]

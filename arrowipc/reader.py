@@ -42,6 +42,24 @@ if TYPE_CHECKING:
 MOST_PARTS = 4
 
 
+#: What other libraries have to read rows, and what our readers and data sets have; for what tables have, see below.
+_INSTEAD = {
+    **dict.fromkeys(("collect", "read", "scanner", "to_table"), "read_all()"),
+    **dict.fromkeys(("iter_batches", "to_batches"), "for batch in reader"),
+    **dict.fromkeys(("num_batches", "num_row_groups"), "num_record_batches"),
+    "num_rows": "count_rows(), or read_all().num_rows",
+    **dict.fromkeys(("to_dataframe", "to_pandas"), "read_pandas(), or read_all().to_pandas()"),
+    **dict.fromkeys(("dtypes", "names"), "schema.types and schema.names"),
+}
+
+
+def instead_of_rows(read: str = "read_all()") -> dict[str, str]:
+    """Names that people look for in what reads rows, and what there is instead; `read` gives a table."""
+    from arrowipc.tables import Table
+
+    return {**{name: f"{read}.{name}" for name in dir(Table)}, **_INSTEAD}
+
+
 def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
     """A batch and the custom metadata of its message."""
     from arrowipc.events import RecordBatchWithMetadata
@@ -74,6 +92,10 @@ class BatchReader(Closing):
     _file: Any
     _owned: bool
     _opened: tuple[tuple[Any, ...], dict[str, Any]]  # what __init__ was given, where that was a path or a URL
+
+    @classmethod
+    def _instead(cls) -> dict[str, str]:
+        return {**super()._instead(), **instead_of_rows()}
 
     @property
     def schema(self) -> Schema:

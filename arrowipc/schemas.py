@@ -313,14 +313,18 @@ def number_dictionaries(schema: Schema) -> Schema:
     taken: dict[int, DataType] = {}
     missing = False
     for encoding in dictionaries_of(schema.fields):
-        if encoding.id is None:
+        if encoding.dictionary_id is None:
             missing = True
             continue
-        first, second = taken.setdefault(encoding.id, encoding.value_type), encoding.value_type
+        first, second = taken.setdefault(encoding.dictionary_id, encoding.value_type), encoding.value_type
         if first is not second and first != second:
-            raise UsageError(f"dictionary id {encoding.id} stands for two types, {first} and {second}")
+            raise UsageError(f"dictionary id {encoding.dictionary_id} stands for two types, {first} and {second}")
     free = filterfalse(taken.__contains__, count())
-    return renumbered(schema, lambda found: next(free) if found.id is None else found.id) if missing else schema
+    return (
+        renumbered(schema, lambda found: next(free) if found.dictionary_id is None else found.dictionary_id)
+        if missing
+        else schema
+    )
 
 
 def number_from_zero(schema: Schema) -> Schema:
@@ -331,10 +335,10 @@ def number_from_zero(schema: Schema) -> Schema:
     from arrowipc.metadata.schema_tables import dictionaries_of
 
     encodings = dictionaries_of(schema.fields)
-    if [encoding.id for encoding in encodings] == list(range(len(encodings))):
+    if [encoding.dictionary_id for encoding in encodings] == list(range(len(encodings))):
         return schema
     ids: dict[int | None, int] = {}
-    return renumbered(number_dictionaries(schema), lambda found: ids.setdefault(found.id, len(ids)))
+    return renumbered(number_dictionaries(schema), lambda found: ids.setdefault(found.dictionary_id, len(ids)))
 
 
 def renumbered(schema: Schema, number: Callable[[Dictionary], int | None]) -> Schema:
@@ -353,9 +357,9 @@ def numbered_type(type_: DataType, number: Callable[[Dictionary], int | None]) -
     if isinstance(type_, Dictionary):
         id = number(type_)
         values = numbered_type(type_.value_type, number)
-        if id == type_.id and values is type_.value_type:
+        if id == type_.dictionary_id and values is type_.value_type:
             return type_
-        return type_.__replace__(id=id, value_type=values)
+        return type_.__replace__(dictionary_id=id, value_type=values)
     numbered = [numbered_field(child, number) for child in type_.children]
     return type_ if all(map(is_, numbered, type_.children)) else with_children(type_, numbered)
 

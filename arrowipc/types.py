@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from _collections_abc import Mapping  # see arguments.py
 
-from arrowipc.arguments import described, items_of
+from arrowipc.arguments import described, items_of, missing
 from arrowipc.datatypes import (
     PLAIN_TYPES,
     Binary,
@@ -128,6 +128,56 @@ __all__ = [
     "int64",
     "interval_day_time",
     "interval_year_month",
+    "is_binary",
+    "is_binary_view",
+    "is_boolean",
+    "is_date",
+    "is_date32",
+    "is_date64",
+    "is_decimal",
+    "is_decimal32",
+    "is_decimal64",
+    "is_decimal128",
+    "is_decimal256",
+    "is_dictionary",
+    "is_duration",
+    "is_fixed_size_binary",
+    "is_fixed_size_list",
+    "is_float16",
+    "is_float32",
+    "is_float64",
+    "is_floating",
+    "is_int8",
+    "is_int16",
+    "is_int32",
+    "is_int64",
+    "is_integer",
+    "is_interval",
+    "is_large_binary",
+    "is_large_list",
+    "is_large_list_view",
+    "is_large_string",
+    "is_list",
+    "is_list_view",
+    "is_map",
+    "is_nested",
+    "is_null",
+    "is_run_end_encoded",
+    "is_signed_integer",
+    "is_string",
+    "is_string_view",
+    "is_struct",
+    "is_temporal",
+    "is_time",
+    "is_time32",
+    "is_time64",
+    "is_timestamp",
+    "is_uint8",
+    "is_uint16",
+    "is_uint32",
+    "is_uint64",
+    "is_union",
+    "is_unsigned_integer",
     "large_binary",
     "large_list",
     "large_list_view",
@@ -156,11 +206,24 @@ __all__ = [
 ]
 
 
+#: What people look for, and what there is instead: extension types are metadata of fields, not types.
+_EXTENSIONS = {
+    "json_": 'field(name, string(), metadata={"ARROW:extension:name": "arrow.json"})',
+    "opaque": 'field(name, type, metadata={"ARROW:extension:name": "arrow.opaque", ...})',
+    "uuid": 'field(name, binary(16), metadata={"ARROW:extension:name": "arrow.uuid"}); columns of uuid.UUID get it',
+    "bool8": 'field(name, int8(), metadata={"ARROW:extension:name": "arrow.bool8"})',
+    "fixed_shape_tensor": "arrowipc.fixed_shape_tensor(name, type, shape)",
+}
+
 if not TYPE_CHECKING:  # checkers would take any name
 
     def __getattr__(name):
         if name not in ("DayTime", "MonthDayNano"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            import sys
+
+            others = {each[:-1]: each for each in __all__ if each.endswith("_")}
+            instead = {**_EXTENSIONS, **{word: f"{each}(...)" for word, each in {**_SHORT, **others}.items()}}
+            raise missing(f"module {__name__!r}", name, sys.modules[__name__], instead)
         from arrowipc import intervals  # `collections`, for named tuples, takes 1.5 ms
 
         return getattr(intervals, name)
@@ -358,6 +421,79 @@ def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLi
     return Field(name, as_type(type) if isinstance(type, str) else type, nullable, metadata)
 
 
+# -- which type it is ----------------------------------------------------------------------------------------
+
+
+def _is(name: str, words: str) -> Callable[[TypeLike], bool]:
+    """Whether a type, or its name, is one of those that print with these first words."""
+    known = words.split()
+
+    def test(type: TypeLike) -> bool:
+        return as_type(type).word in known
+
+    test.__name__ = test.__qualname__ = name
+    test.__doc__ = f"Whether a type, also one of another library, is {' or '.join(known)}."
+    return test
+
+
+is_null: Callable[[TypeLike], bool] = _is("is_null", "null")
+is_boolean: Callable[[TypeLike], bool] = _is("is_boolean", "bool")
+is_int8: Callable[[TypeLike], bool] = _is("is_int8", "int8")
+is_int16: Callable[[TypeLike], bool] = _is("is_int16", "int16")
+is_int32: Callable[[TypeLike], bool] = _is("is_int32", "int32")
+is_int64: Callable[[TypeLike], bool] = _is("is_int64", "int64")
+is_uint8: Callable[[TypeLike], bool] = _is("is_uint8", "uint8")
+is_uint16: Callable[[TypeLike], bool] = _is("is_uint16", "uint16")
+is_uint32: Callable[[TypeLike], bool] = _is("is_uint32", "uint32")
+is_uint64: Callable[[TypeLike], bool] = _is("is_uint64", "uint64")
+is_signed_integer: Callable[[TypeLike], bool] = _is("is_signed_integer", "int8 int16 int32 int64")
+is_unsigned_integer: Callable[[TypeLike], bool] = _is("is_unsigned_integer", "uint8 uint16 uint32 uint64")
+is_integer: Callable[[TypeLike], bool] = _is("is_integer", "int8 int16 int32 int64 uint8 uint16 uint32 uint64")
+is_float16: Callable[[TypeLike], bool] = _is("is_float16", "halffloat")
+is_float32: Callable[[TypeLike], bool] = _is("is_float32", "float")
+is_float64: Callable[[TypeLike], bool] = _is("is_float64", "double")
+is_floating: Callable[[TypeLike], bool] = _is("is_floating", "halffloat float double")
+is_decimal32: Callable[[TypeLike], bool] = _is("is_decimal32", "decimal32")
+is_decimal64: Callable[[TypeLike], bool] = _is("is_decimal64", "decimal64")
+is_decimal128: Callable[[TypeLike], bool] = _is("is_decimal128", "decimal128")
+is_decimal256: Callable[[TypeLike], bool] = _is("is_decimal256", "decimal256")
+is_decimal: Callable[[TypeLike], bool] = _is("is_decimal", "decimal32 decimal64 decimal128 decimal256")
+is_date32: Callable[[TypeLike], bool] = _is("is_date32", "date32")
+is_date64: Callable[[TypeLike], bool] = _is("is_date64", "date64")
+is_date: Callable[[TypeLike], bool] = _is("is_date", "date32 date64")
+is_time32: Callable[[TypeLike], bool] = _is("is_time32", "time32")
+is_time64: Callable[[TypeLike], bool] = _is("is_time64", "time64")
+is_time: Callable[[TypeLike], bool] = _is("is_time", "time32 time64")
+is_timestamp: Callable[[TypeLike], bool] = _is("is_timestamp", "timestamp")
+is_duration: Callable[[TypeLike], bool] = _is("is_duration", "duration")
+_INTERVALS = "month_interval day_time_interval month_day_nano_interval"
+is_interval: Callable[[TypeLike], bool] = _is("is_interval", _INTERVALS)
+is_temporal: Callable[[TypeLike], bool] = _is(
+    "is_temporal", f"date32 date64 time32 time64 timestamp duration {_INTERVALS}"
+)
+is_string: Callable[[TypeLike], bool] = _is("is_string", "string")
+is_large_string: Callable[[TypeLike], bool] = _is("is_large_string", "large_string")
+is_string_view: Callable[[TypeLike], bool] = _is("is_string_view", "string_view")
+is_binary: Callable[[TypeLike], bool] = _is("is_binary", "binary")
+is_large_binary: Callable[[TypeLike], bool] = _is("is_large_binary", "large_binary")
+is_binary_view: Callable[[TypeLike], bool] = _is("is_binary_view", "binary_view")
+is_fixed_size_binary: Callable[[TypeLike], bool] = _is("is_fixed_size_binary", "fixed_size_binary")
+is_list: Callable[[TypeLike], bool] = _is("is_list", "list")
+is_large_list: Callable[[TypeLike], bool] = _is("is_large_list", "large_list")
+is_list_view: Callable[[TypeLike], bool] = _is("is_list_view", "list_view")
+is_large_list_view: Callable[[TypeLike], bool] = _is("is_large_list_view", "large_list_view")
+is_fixed_size_list: Callable[[TypeLike], bool] = _is("is_fixed_size_list", "fixed_size_list")
+is_struct: Callable[[TypeLike], bool] = _is("is_struct", "struct")
+is_map: Callable[[TypeLike], bool] = _is("is_map", "map")
+is_dictionary: Callable[[TypeLike], bool] = _is("is_dictionary", "dictionary")
+is_run_end_encoded: Callable[[TypeLike], bool] = _is("is_run_end_encoded", "run_end_encoded")
+is_union: Callable[[TypeLike], bool] = _is("is_union", "sparse_union dense_union")
+is_nested: Callable[[TypeLike], bool] = _is(
+    "is_nested",
+    "list large_list list_view large_list_view fixed_size_list struct map sparse_union dense_union run_end_encoded",
+)
+
+
 def schema(
     fields: FieldsLike, metadata: MetadataLike = None, endianness: Literal["little", "big"] = "little"
 ) -> Schema:
@@ -431,8 +567,19 @@ def as_type(value: TypeLike) -> DataType:
     if not _ALIASES:
         _ALIASES.update(_type_names())
     if value not in _ALIASES:
-        raise UsageError(f"no type is named {value!r}; types with parameters need their factory")
+        raise UsageError(f"no type is named {value!r}{_factory_like(value)}")
     return _ALIASES[value]
+
+
+def _factory_like(name: str) -> str:
+    """The end of a sentence about a name that is no type's: how such a type is made."""
+    word = name[: next((i for i, letter in enumerate(name) if not (letter.isalnum() or letter == "_")), None)]
+    found = [each for each in (word, f"{word}_", _SHORT.get(word, "")) if each in __all__]
+    return f": types.{found[0]}(...) makes it" if found else "; types with parameters need their factory"
+
+
+#: First words of types for which people write others.
+_SHORT = {"decimal": "decimal128", "fixed_size_binary": "binary", "fixed_size_list": "list_", "date": "date32"}
 
 
 def _as_field(value: FieldLike, name: str, nullable: bool = True) -> Field:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import check_flag, check_integer, instance_of, metadata_of
+import os
+
+from arrowipc.arguments import check_flag, check_integer, described, instance_of, metadata_of
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.encode.batch_writer import BatchWriter, Sink, batch_size, check_schema
 from arrowipc.encode.batches import batches_of
@@ -368,6 +370,43 @@ def new_file(
     return RecordBatchFileWriter(sink, schema, metadata=metadata, append=append, **keywords)
 
 
+@with_keywords(WriteOptions)
+def write(
+    data: Writable,
+    sink: Any,
+    schema: Any = None,
+    *,
+    metadata: MetadataLike = None,
+    append: bool = False,
+    **keywords: Unpack[WriteKeywords],
+) -> None:
+    """Write data as an Arrow IPC file; `new_file` says what the other parameters are, and its errors are raised.
+
+    Parameters
+    ----------
+    data : object
+        What a writer's `write` takes: a table, batch, reader or data frame of any library, a dict of columns, or an
+        iterator of these.
+    sink : path, URL, file object, bytearray or writable buffer
+    schema : Schema, or an object with ``__arrow_c_schema__``, optional
+    metadata : mapping or pairs of str or bytes, optional
+    append : bool, default False
+    **keywords
+        Those of `arrowipc.options.WriteOptions`.
+
+    Examples
+    --------
+    >>> import arrowipc as ipc
+    >>> ipc.write({"x": [1, 2]}, file := bytearray(), compression="zstd")
+    >>> ipc.read(file).to_pydict()
+    {'x': [1, 2]}
+    """
+    if isinstance(data, (str, os.PathLike)):
+        raise UsageError(f"write: the data come first and the path second: write(data, path); found {described(data)}")
+    with new_file(sink, schema, metadata=metadata, append=append, **keywords) as writer:
+        writer.write(data)
+
+
 @with_keywords(MessageOptions)
 def get_record_batch_size(batch: Any, **keywords: Unpack[MessageKeywords]) -> int:
     """Return a batch as the bytes of an encapsulated message: prefix, metadata and body.
@@ -427,7 +466,8 @@ def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -
     >>> ipc.open_file(target).read_all().to_pydict()
     {'x': [1, 2]}
     """
-    instance_of("writer", writer, (RecordBatchStreamWriter, RecordBatchFileWriter))
+    advice = ": new_file(path) or new_stream(path) makes one, and open(path) a reader"
+    instance_of("writer", writer, (RecordBatchStreamWriter, RecordBatchFileWriter), advice)
     if not isinstance(reader, (RecordBatchStreamReader, RecordBatchFileReader)):
         writer.write(reader)
         return 0

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.chunks import Incoming
 from arrowipc.aio.off_loop import LARGE, start, turns
-from arrowipc.arguments import check_flag
+from arrowipc.arguments import Initialized, check_flag
 from arrowipc.decode.framing import Framer, survey
 from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.errors import UsageError
 from arrowipc.events import BatchRead, ReadStats
 from arrowipc.options import DecodeOptions, with_keywords
+from arrowipc.reader import instead_of_rows
 from arrowipc.stream_readers import FollowingStreamReader
 from arrowipc.tables import Table
 
@@ -31,8 +32,12 @@ if TYPE_CHECKING:
 LEAST = 1 << 12
 
 
-class AsyncReader:
+class AsyncReader(Initialized):
     """What the readers of an event loop share: they begin when they are awaited or entered, and end once."""
+
+    @classmethod
+    def _instead(cls) -> dict[str, str]:
+        return {**super()._instead(), **instead_of_rows("(await reader.read_all())")}
 
     _closed = False
     _schema: Schema | None = None

@@ -88,7 +88,7 @@ def _type_word(kind: DataType) -> str:
     if isinstance(kind, types.Dictionary):
         order = ", ordered" if kind.ordered else ""
         values = _type_word(kind.value_type)
-        return f"dictionary {kind.id} of {values}, indices {kind.index_type}{order}"
+        return f"dictionary {kind.dictionary_id} of {values}, indices {kind.index_type}{order}"
     if isinstance(kind, types.FixedSizeList):
         return f"fixed_size_list[{kind.list_size}]"
     if isinstance(kind, types.Map):
@@ -116,7 +116,7 @@ def _field_json(field: Field) -> dict[str, Any]:
     out: dict[str, Any] = {"name": field.name, "type": str(kind), "nullable": field.nullable}
     if isinstance(kind, Dictionary):
         out["dictionary"] = {
-            "id": kind.id,
+            "id": kind.dictionary_id,
             "index_type": str(kind.index_type),
             "value_type": str(kind.value_type),
             "ordered": kind.ordered,

@@ -71,6 +71,18 @@ def parsed(filter: Any) -> Condition | Several:
     return _Parser().part([] if filter is None else filter, False, 0)
 
 
+def columns_in(filter: Any) -> list[str]:
+    """Names and paths of the columns that a filter is about, each once."""
+    parts, found = [parsed(filter)], {}
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Condition):
+            found[part.column] = None
+        else:
+            parts += part.parts
+    return [*found]
+
+
 class _Parser:
     def __init__(self) -> None:
         self.conditions, self.literals = MOST_CONDITIONS, MOST_LITERALS

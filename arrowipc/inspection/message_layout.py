@@ -139,8 +139,8 @@ def dictionary_fields(schema: Schema) -> dict[int, tuple[str, types.Dictionary]]
         for field in fields:
             kind = field.type
             if isinstance(kind, types.Dictionary):
-                if kind.id is not None:
-                    found.setdefault(kind.id, (prefix + field.name, kind))
+                if kind.dictionary_id is not None:
+                    found.setdefault(kind.dictionary_id, (prefix + field.name, kind))
                 kind = kind.value_type
             visit(kind.children, f"{prefix}{field.name}.")
 

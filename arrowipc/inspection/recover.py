@@ -54,6 +54,11 @@ class RecoveryReader(BatchReader):
         self._report = batches.report
         self._schema = batches.schema
 
+    @classmethod
+    def _instead(cls) -> dict[str, str]:
+        report = "report.{}, complete when all batches were read".format
+        return {**super()._instead(), **{name: report(name) for name in Recovery._fields}}
+
     @property
     def schema(self) -> Schema:
         """Schema: of the batches that are read, after projection."""

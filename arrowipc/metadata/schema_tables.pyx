@@ -385,7 +385,7 @@ cdef int64_t add_encoding(TableWriter w, object dictionary) except 0:
     # The type of the indices is written even where it is int32, the default, for the same reason.
     cdef int64_t index = add_type(w, Type_Int, dictionary.index_type)
     w.begin()
-    w.scalar(DictionaryEncoding_id, 8, dictionary.id)
+    w.scalar(DictionaryEncoding_id, 8, dictionary.dictionary_id)
     w.target(DictionaryEncoding_indexType, index)
     w.scalar(DictionaryEncoding_isOrdered, 1, dictionary.ordered)
     return w.end()

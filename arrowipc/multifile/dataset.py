@@ -12,13 +12,13 @@ from weakref import proxy
 
 import numpy as np
 
-from arrowipc.arguments import Hints, Initialized, check_choice, check_integer, columns_of, described, instance_of
+from arrowipc.arguments import Initialized, check_choice, check_integer, columns_of, described, instance_of
 from arrowipc.errors import UsageError
 from arrowipc.limits import Limits
 from arrowipc.multifile.fragments import SMALL, Fragment, Opener, Unreadable
 from arrowipc.multifile.partitioning import key_type, key_value, keys_of
 from arrowipc.multifile.unify import FileMapping, SchemaUnion, without_ids
-from arrowipc.reader import open_stream
+from arrowipc.reader import instead_of_rows, open_stream
 from arrowipc.schemas import Field, Schema
 from arrowipc.sources.files import find_files, is_url, naming
 from arrowipc.tables import Table
@@ -59,7 +59,7 @@ class _Plan(NamedTuple):
     missing: dict[str, None]
 
 
-class Dataset(Hints, Initialized):
+class Dataset(Initialized):
     """Many files and streams as one; made by `open_dataset`.
 
     Iterating gives the batches of all files in order. Rows are counted through, from 0, over all batches that `filter`
@@ -94,6 +94,10 @@ class Dataset(Hints, Initialized):
 
     schema: Schema
     fragments: list[Fragment]
+
+    @classmethod
+    def _instead(cls) -> dict[str, str]:
+        return {**super()._instead(), **instead_of_rows()}
 
     def __init__(
         self,

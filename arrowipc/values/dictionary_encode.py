@@ -124,7 +124,9 @@ def _changed(batch: RecordBatch, chosen: set[Any], change: Callable[[Array], Arr
     columns = [change(column) if name in chosen else column for name, column in zip(names, batch.columns, strict=True)]
     # Without ids of dictionaries: those of new ones may be taken.
     fields = [
-        field.__replace__(type=kind.__replace__(id=None) if isinstance(kind := column.type, Dictionary) else kind)
+        field.__replace__(
+            type=kind.__replace__(dictionary_id=None) if isinstance(kind := column.type, Dictionary) else kind
+        )
         for field, column in zip(batch.schema, columns, strict=True)
     ]
     schema = batch.schema.__replace__(fields=fields)

@@ -694,7 +694,7 @@ cdef object with_own_dictionaries(object schema, list sources):
     for field, source in zip(schema.fields, sources):
         if isinstance(source, Array):
             batch = (<Array> source).columns
-            if any([owners.setdefault(each.id, batch) is not batch for each in dictionaries_of((field,))]):
+            if any([owners.setdefault(each.dictionary_id, batch) is not batch for each in dictionaries_of((field,))]):
                 field = numbered_field(field, lambda _: None)
         fields.append(field)
     return schema if all(map(is_, fields, schema.fields)) else schema.__replace__(fields=fields)

@@ -42,7 +42,7 @@ def reduce_batch(batch: RecordBatch, protocol: int) -> Reduced:
         if isinstance(kind, VIEWS):
             variadic.append(len(found) - 2)
         if isinstance(kind, Dictionary):
-            fields = encoded.setdefault(object() if kind.id is None else kind.id, [])
+            fields = encoded.setdefault(object() if kind.dictionary_id is None else kind.dictionary_id, [])
             fields.append((len(dictionaries), len(buffers) + 1, array))
             dictionaries.append(None)
         nodes.append((len(array), array.null_count))

@@ -116,7 +116,7 @@ def test_dictionaries_inside_of_dictionaries_come_with_their_array():
 
 
 def test_fields_of_one_dictionary_id_share_the_array():
-    shared = Dictionary(int8(), utf8(), id=5)
+    shared = Dictionary(int8(), utf8(), dictionary_id=5)
     schema = ipc.Schema([field("x", shared), field("y", shared)])
     parts = (schema, 1, [(1, 0), (1, 0)], [None, b"\0", None, b"\2"])
     found = ipc.RecordBatch.from_buffers(*parts, dictionaries=[WORDS, WORDS])

@@ -112,7 +112,7 @@ def below(kind: Any) -> dict[int, set[int]]:
     found: dict[int, set[int]] = {}
     if isinstance(kind, types.Dictionary):
         inner = below(kind.value_type)
-        found = {kind.id: set(inner), **inner}
+        found = {kind.dictionary_id: set(inner), **inner}
     elif isinstance(kind, types.List):
         found = below(kind.value_field.type)
     elif isinstance(kind, types.Struct):
@@ -481,7 +481,7 @@ def ids_of(out: Out, one: ipc.RecordBatch) -> list[tuple[Any, ...]]:
 
 def outer_and_inner(out: Out) -> tuple[int, int]:
     kind = out.writer.schema.field(0).type
-    return kind.id, kind.value_type.value_field.type.id
+    return kind.dictionary_id, kind.value_type.value_field.type.dictionary_id
 
 
 def test_099_inner_before_outer_and_deltas_of_both():

@@ -350,7 +350,7 @@ def two_into_one(batches: int) -> tuple[bytes, ipc.Schema]:
         pa.DictionaryArray.from_arrays(indices, pa.array([f"{name}{i}" for i in range(50_000)])) for name in "ab"
     ]
     whole = pa.record_batch(columns, ["a", "b"])
-    kind = types.dictionary(types.int32(), types.utf8()).__replace__(id=0)
+    kind = types.dictionary(types.int32(), types.utf8()).__replace__(dictionary_id=0)
     into = ipc.Schema([types.field("a", kind), types.field("b", kind)])
     return pyarrow_bytes([whole] * batches, "file"), into
 

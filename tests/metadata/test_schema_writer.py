@@ -117,4 +117,4 @@ def test_writers_number_the_dictionaries_from_0(ids: tuple[int | None, ...]) -> 
         found = [fields[0]["dictionary"]["id"], fields[1]["children"][0]["dictionary"]["id"]]
         assert found == expected
     assert [field.type for field in schema] == [words[0], T.list_(words[1]), T.int8()]
-    assert schema.field(0).type.id == ids[0]
+    assert schema.field(0).type.dictionary_id == ids[0]

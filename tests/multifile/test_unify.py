@@ -128,7 +128,10 @@ def test_dictionaries_that_share_a_number_in_one_file_only(tmp_path):
 
 def shared(ids: tuple[int, int], words: list[str]) -> ipc.RecordBatch:
     """Two columns of words, with one dictionary or with two."""
-    fields = [at.field(name, at.Dictionary(at.int16(), at.utf8(), id=id)) for name, id in zip("yz", ids, strict=True)]
+    fields = [
+        at.field(name, at.Dictionary(at.int16(), at.utf8(), dictionary_id=id))
+        for name, id in zip("yz", ids, strict=True)
+    ]
     values = ipc.Array.from_pylist(words)
     buffers = [None, bytes([0, 0, 1, 0])] * 2
     return ipc.RecordBatch.from_buffers(ipc.Schema(fields), 2, [(2, 0)] * 2, buffers, dictionaries=[values, values])

@@ -318,7 +318,7 @@ def test_a_dictionary_is_whole_where_trimming_saves_little_or_nothing_is_to_be_t
 
 
 def test_columns_that_share_a_dictionary_share_what_is_left_of_it():
-    shared = types.Dictionary(types.int16(), types.utf8(), id=4)
+    shared = types.Dictionary(types.int16(), types.utf8(), dictionary_id=4)
     schema = ipc.Schema([types.field("a", shared), types.field("b", types.list_(shared))])
     values = {"a": ["x", "y", None, "z"], "b": [["p", "r", "s"], ["q", "x"], [], ["z", None]]}
     batch = ipc.RecordBatch.from_pydict(values, schema)

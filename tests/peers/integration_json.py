@@ -134,8 +134,8 @@ class _Parts:
             self.buffers += pools
             self.variadic.append(len(pools))
         if isinstance(kind, types.Dictionary):
-            assert kind.id is not None
-            self.dictionaries.append(self._values_of(kind.id))
+            assert kind.dictionary_id is not None
+            self.dictionaries.append(self._values_of(kind.dictionary_id))
         for child, below in zip(kind.children, column.get("children") or (), strict=True):
             self.add(child, below)
 

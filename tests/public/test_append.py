@@ -366,7 +366,7 @@ def test_dictionary_ids_of_another_writer_stay(path):
     path.write_bytes(forge.file(forge.schema(coded), forge.dictionary(41, text), rows))
     append(path, words("a", "b", "c"), dictionary_deltas=True)
     assert pa.ipc.open_file(path).read_all()["w"].to_pylist() == ["a", "b", "a", "a", "b", "c"]
-    assert ipc.open_file(path).schema.field("w").type.id == 41
+    assert ipc.open_file(path).schema.field("w").type.dictionary_id == 41
 
 
 @pytest.mark.parametrize("options", [{}, {"dictionary_deltas": True}])

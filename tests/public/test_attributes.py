@@ -1,5 +1,6 @@
 """What people reach for in pyarrow's classes is there under the same name, or the error says what there is instead."""
 
+import asyncio
 import math
 import pydoc
 import re
@@ -33,6 +34,69 @@ def test_what_is_not_there_says_what_is(kind):
         with pytest.raises(AttributeError, match=rf"^{kind} has no attribute '{name}'") as caught:
             getattr(ours, name)
         assert re.search(rf"'{name}': |to_arrow\(\), to_polars\(\) and to_pandas\(\)", str(caught.value)), name
+
+
+#: What people try first on what reads rows: methods of tables, and of the readers and data sets of other libraries.
+TRIED = [name for name in dir(ipc.Table) if name[0] != "_"]
+TRIED += ["collect", "dtypes", "iter_batches", "names", "num_row_groups", "scanner", "to_table", "to_pyarrow"]
+
+
+async def of_a_loop(path):
+    async with ipc.aio.open_file(path) as reader:
+        return reader
+
+
+READS = {
+    "RecordBatchFileReader": ipc.open_file,
+    "RecordBatchStreamReader": lambda path: ipc.open_stream(ipc.open(path).schema.serialize()),
+    "IndexedStreamReader": lambda path: ipc.open(ipc.open(path).schema.serialize(), index=True),
+    "RecoveryReader": ipc.recover,
+    "Dataset": ipc.open_dataset,
+    "AsyncFileReader": lambda path: asyncio.run(of_a_loop(path)),
+}
+
+
+@pytest.mark.parametrize("kind", READS)
+def test_what_reads_rows_says_where_they_are(kind, tmp_path):
+    ipc.write({"x": [1]}, path := tmp_path / "x.arrow")
+    reader = READS[kind](path)
+    for name in TRIED:
+        if not hasattr(reader, name):
+            with pytest.raises(AttributeError, match=rf"^{kind} has no attribute '{name}': "):
+                getattr(reader, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
+        reader.nonsense  # noqa: B018
+
+
+#: First guesses of names of the module, and of keywords.
+GUESSES = """
+    dataset load read_feather read_file read_ipc read_pandas read_stream read_table scan_ipc
+    dump save write_feather write_file write_ipc write_stream write_table serialize_pandas deserialize_pandas
+    concat concat_arrays nulls scalar from_arrow from_pandas from_polars from_dict from_numpy
+    compute BufferOutputStream py_buffer memory_map Codec IpcReadOptions IpcWriteOptions RecordBatchReader
+"""
+
+
+@pytest.mark.parametrize("name", GUESSES.split())
+def test_the_module_says_what_there_is(name):
+    with pytest.raises(AttributeError, match=f"^module 'arrowipc' has no attribute '{name}': "):
+        getattr(ipc, name)
+
+
+def test_factories_of_types_are_names_of_the_module_too():
+    assert ipc.int64() is ipc.types.int64()
+    assert ipc.schema({"x": ipc.list_(ipc.string())}) == pa.schema({"x": pa.list_(pa.string())})
+    assert "int64" not in dir(ipc)
+
+
+def test_keywords_and_arguments_that_are_elsewhere_say_where(tmp_path):
+    ipc.write({"x": [1]}, path := tmp_path / "x.arrow")
+    with pytest.raises(TypeError, match=r"'filters': read\(source, filter=...\)"):
+        ipc.open(path, filters=[])
+    with pytest.raises(ipc.UsageError, match=r"new_file\(path\) or new_stream\(path\) makes one"):
+        ipc.copy(path, tmp_path / "y.arrow")
+    with pytest.raises(ipc.UsageError, match=r"write\(data, path\)"):
+        ipc.write(str(path), {"x": [1]})
 
 
 @pytest.mark.parametrize("kind", PAIRS)

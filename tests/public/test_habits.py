@@ -169,6 +169,39 @@ def test_sparse_tensors_of_pyarrow_are_written(kind: str) -> None:
     assert np.array_equal(found.to_dense(), MATRIX)
 
 
+# -- one call ------------------------------------------------------------------------------------------------
+
+
+def test_one_call_writes_and_one_reads(tmp_path: Path) -> None:
+    path, rows = tmp_path / "x.arrow", {"x": [1, 2, 3], "y": ["a", "b", None], "s": [{"u": 1, "v": 2}] * 3}
+    ipc.write(rows, path, compression="zstd", metadata={"k": "v"})
+    ipc.write((batch for batch in [ipc.record_batch(rows)]), path, append=True)
+    with ipc.open_file(path) as reader:
+        assert reader.metadata["k"] == b"v"
+    assert ipc.read(path).to_pydict() == {name: values * 2 for name, values in rows.items()}
+    assert ipc.read(path, columns=["s.v", "x"]).to_pydict() == {"s": [{"v": 2}] * 6, "x": [1, 2, 3] * 2}
+    stream = stream_of(rows)
+    with through_a_pipe(stream) as pipe:
+        for source in (path, file_of(rows), stream, io.BytesIO(stream), pipe, path.as_uri()):
+            found = ipc.read(source, filter=[("x", ">", 1), ("y", "is_null")], columns="s")
+            assert {tuple(row["s"].items()) for row in found.to_pylist()} == {(("u", 1), ("v", 2))}
+    for columns in (["y"], [1], ["y", "s.u"], None):
+        found = ipc.read(path, columns=columns, filter=[("s.v", "==", 2), ("x", "in", [1])])
+        expected = ipc.read(path).take([0, 3])
+        assert found == (expected if columns is None else expected.select(columns))
+    assert ipc.read(path, filter=[("x", ">", 9)]).num_rows == 0
+    with pytest.raises(KeyError):
+        ipc.read(path, filter=[("z", ">", 9)])
+
+
+def test_a_read_with_a_filter_passes_batches_by_their_statistics() -> None:
+    ipc.write([{"x": [1]}, {"x": [5]}], file := bytearray(), statistics=True)
+    offset, head, body = ipc.open_file(file).blocks[0]
+    file[offset + head : offset + head + body] = b"\xff" * body  # nobody looks at it
+    file[offset : offset + head] = bytes(head)
+    assert ipc.read(file, filter=[("x", ">", 3)]).to_pydict() == {"x": [5]}
+
+
 # -- options -------------------------------------------------------------------------------------------------
 
 

@@ -82,6 +82,71 @@ def test_every_type_is_written_as_pyarrow_does_prints_hashes_and_pickles(type_: 
     assert (again, hash(again), str(again)) == (type_, hash(type_), str(type_))
 
 
+def answer(thing: Any, name: str) -> Any:
+    """What an attribute says; a ValueError where it has no value."""
+    try:
+        found = getattr(thing, name)
+        return found() if callable(found) else found
+    except ValueError:
+        return ValueError
+
+
+#: Of pyarrow's buffers, its packages, and methods with arguments, for which there are tests of their own.
+NOT_ASKED = {"equals", "field", "get_all_field_indices", "get_field_index", "has_variadic_buffers", "num_buffers"}
+NOT_ASKED |= {"to_pandas_dtype", "item_field", "key_field"}  # of maps pyarrow renames the children
+
+
+@pytest.mark.parametrize("type_", LEAVES + NESTED, ids=str)
+def test_types_answer_as_those_of_pyarrow_do(type_: T.DataType) -> None:
+    theirs = pa.schema(T.schema([("f", type_)])).field(0).type
+    for name in {name for name in dir(theirs) if name[0] != "_"} - NOT_ASKED:
+        found, expected = [
+            list(each) if isinstance(each := answer(kind, name), tuple) else each for kind in (type_, theirs)
+        ]
+        assert found == expected, name
+    for name in [name for name in dir(pa.types) if name.startswith("is_") and not name.endswith(("_value", "unicode"))]:
+        expected = getattr(pa.types, name)(theirs)
+        if name not in ("is_interval", "is_primitive"):  # there one of the three, and what has a fixed width
+            assert getattr(T, name)(type_) is expected, name
+        assert getattr(pa.types, name)(type_) is expected, name
+    for i, child in enumerate(type_.children):
+        assert type_.field(i) == child
+    with pytest.raises(IndexError):
+        type_.field(len(type_.children))
+
+
+def test_types_are_asked_for_their_parts() -> None:
+    kind = T.struct([("a", T.int8()), ("b", T.utf8()), ("b", T.utf8())])
+    assert [each.name for each in kind] == kind.names == ["a", "b", "b"]
+    assert (kind["a"].type, kind.get_field_index("a"), kind.get_field_index("b")) == (T.int8(), 0, -1)
+    assert kind.get_all_field_indices("b") == [1, 2]
+    assert T.timestamp("us", "UTC").to_pandas_dtype() == pa.timestamp("us", "UTC").to_pandas_dtype()
+    assert T.is_integer("int8")
+    assert T.is_interval(T.interval_day_time())
+    with pytest.raises(UsageError, match="expected a DataType or its name, found int 5"):
+        T.is_list(5)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("list<int64>", r"types.list_\(...\) makes it"),
+        ("timestamp[us, tz=UTC]", r"types.timestamp\(...\) makes it"),
+        ("decimal(9, 2)", r"types.decimal128\(...\) makes it"),
+        ("text", "types with parameters need their factory"),
+    ],
+)
+def test_a_name_with_parameters_leads_to_the_factory(name: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        T.field("x", name)
+
+
+@pytest.mark.parametrize("name", ["uuid", "bool8", "json_", "opaque", "list", "map", "bool", "decimal"])
+def test_types_that_are_not_there_say_what_is(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}': .*[)]"):
+        getattr(T, name)
+
+
 def test_the_cases_cover_every_tag_of_the_format() -> None:
     tags = {T.Struct: "Struct_"}
     made = {tags.get(type(each), type(each).__name__) for each in LEAVES + NESTED + OTHER_INTERVALS}
@@ -94,7 +159,10 @@ def test_keys_and_values_that_are_no_text_are_kept() -> None:  # 19
 
 
 def test_one_id_for_two_value_types_is_refused() -> None:
-    fields = [("a", T.Dictionary(T.int8(), T.utf8(), id=3)), ("b", T.Dictionary(T.int8(), T.int64(), id=3))]
+    fields = [
+        ("a", T.Dictionary(T.int8(), T.utf8(), dictionary_id=3)),
+        ("b", T.Dictionary(T.int8(), T.int64(), dictionary_id=3)),
+    ]
     with pytest.raises(UsageError, match="dictionary id 3 stands for two types, string and int64"):
         T.schema(fields).serialize()
 
@@ -168,7 +236,7 @@ def test_equality_of_types() -> None:
     assert T.int8() != "int8"
     assert T.timestamp("us", "") == T.timestamp("us")  # 37
     assert T.timestamp("us", "UTC") != T.timestamp("us")
-    one, two = T.Dictionary(T.int8(), T.utf8(), id=1), T.Dictionary(T.int8(), T.utf8(), id=2)
+    one, two = T.Dictionary(T.int8(), T.utf8(), dictionary_id=1), T.Dictionary(T.int8(), T.utf8(), dictionary_id=2)
     assert one == two
     assert hash(one) == hash(two)
 

@@ -352,7 +352,7 @@ def test_runs_and_dictionaries_tell_stored_values_apart():
 
 
 def test_columns_with_one_dictionary_id_share_the_dictionary():
-    shared = Dictionary(t.int8(), t.string(), id=7)
+    shared = Dictionary(t.int8(), t.string(), dictionary_id=7)
     nested = t.list_(shared)
     target = schema([field("a", shared), field("b", nested), field("c", shared)])
     given_c = read_array(pa.array(["z", "x"]).dictionary_encode())
@@ -361,7 +361,7 @@ def test_columns_with_one_dictionary_id_share_the_dictionary():
     assert batch["c"].dictionary == batch["a"].dictionary
     assert batch.to_pydict() == {"a": ["x", "y"], "b": [["z", "x"], None], "c": ["w", "x"]}
     # An array has a dictionary of its own; its values join the shared one.
-    of_int32 = Dictionary(t.int32(), t.string(), id=7)
+    of_int32 = Dictionary(t.int32(), t.string(), dictionary_id=7)
     target = schema([field("a", of_int32), field("c", of_int32)])
     batch = build_batch({"a": ["x", "y"], "c": given_c}, target)
     assert batch["c"].dictionary.to_pylist() == ["x", "y", "z"]
@@ -481,7 +481,7 @@ def test_names_and_lengths_must_match():
 @pytest.mark.parametrize("name", CASES)
 def test_arrays_of_ours_are_columns_that_share_memory(name):
     source = read_array(CASES[name])
-    own = source.type.__replace__(id=None) if isinstance(source.type, Dictionary) else source.type
+    own = source.type.__replace__(dictionary_id=None) if isinstance(source.type, Dictionary) else source.type
     target = schema([field("x", own), field("y", t.list_(own))])
     part = source.slice(1, 2)
     y = [[None]] * len(part)
