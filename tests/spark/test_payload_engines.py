@@ -137,6 +137,17 @@ def test_payloads_of_more_rows_than_memory_holds_are_python_s(spark: SparkSessio
     assert rows.selectExpr("sum(length(x))").collect()[0][0] == 403 << 20
 
 
+def test_a_schema_that_only_messages_can_carry_is_refused(spark: SparkSession) -> None:
+    """A damaged name of a zone, say: the C data interface has no text with a NUL."""
+    moments = pa.array([1000, 2000], pa.timestamp("ns", "Etc/UTC"))
+    whole = stream(pa.record_batch({"x": moments, "y": [1, 2]}))
+    cells = frame(spark, [whole, whole.replace(b"Etc/UTC", b"Et\0/UTC"), whole])
+    found = outcome(cells, "y bigint", engine="python")
+    found_too = outcome(cells, "x timestamp, y bigint", engine="python")
+    assert [why is None for _, why in found.values()] == [True, True, True]
+    assert [why is None for _, why in found_too.values()] == [True, False, True]
+
+
 def test_an_index_outside_its_dictionary_is_refused(spark: SparkSession) -> None:
     words = pa.array(["a", "b", "c"])
     columns = [pa.DictionaryArray.from_arrays(pa.array([0, last], pa.int8()), words, safe=False) for last in (2, 3, -1)]

@@ -150,6 +150,10 @@ class PayloadDecoder:
         # Decoded from no cells, for the schema of the batches to come.
         empty = arrowipc.decode_payloads([], schema, columns=columns, dictionaries=dictionaries)
         converter = BatchConverter(empty.schema, self._target, self._options, "the payload")
+        try:
+            converter.hand_over(empty.batch)
+        except pa.ArrowException as error:
+            raise UnsupportedError(f"the payload: pyarrow does not take its schema: {error}") from error
         return Setup(schema, columns, bare, dictionaries, converter)
 
     def _setup_of(self, payload: memoryview, dictionaries: Dictionaries = "decode") -> Setup:
