@@ -17,7 +17,7 @@ from helpers.processes import FULL, rounds, run_module
 SEED = 7
 SANITIZED = bool(os.environ.get("ARROWIPC_SANITIZED"))
 #: Mutants per target.
-COUNT = rounds(100, 20_000)
+COUNT = int(os.environ.get("ARROWIPC_MUTANTS", rounds(100, 20_000)))
 SECONDS, MEMORY = (80, 1 << 40) if SANITIZED else (4, 256 << 20)
 #: Those that open many files.
 SLOW = ("dataset", "awaited-file", "rows", "row-dataset", "growing-stream", "browse")
