@@ -1,4 +1,4 @@
-"""Builds the library for ARM on another Debian, and runs its tests there in an emulated processor (QEMU).
+"""Builds the library for 64-bit ARM on Debian for x86-64, and runs its tests in an emulated processor (QEMU).
 
 ``make arm64`` needs Debian's package index and PyPI, and no rights: compiler, emulator, the target's Python and the
 libraries for tests are unpacked into ``build/arm64`` and stay there. The tests run folder by folder, each with a limit
@@ -38,7 +38,7 @@ LIBRARIES = (
     *("pytest", "pytest-benchmark", "hypothesis", "flatbuffers", "fsspec", "numpy", "pyarrow", "scipy"),
     *("pandas", "lz4", "zstandard", "backports.zstd" if sys.version_info < (3, 14) else "", "click", "rich"),
 )
-#: Oldest last: pip takes the newest wheel that fulfils one of these.
+#: Wheels of these are installed, from the newest glibc on.
 POLICIES = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux2014")
 
 #: Folders of tests, each with what pytest is told besides.
