@@ -1,7 +1,4 @@
-"""Peers for memory that is lent: a server played by hand, and clients and servers in processes of their own.
-
-Run as ``python -m dissociated.lent_memory ROLE ...`` for the latter; they say on standard output how far they are.
-"""
+"""Peers for memory that is lent: a server played by hand, and clients and servers in processes of their own."""
 
 import contextlib
 import fcntl
@@ -9,7 +6,7 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from subprocess import Popen
 from typing import Any, NamedTuple
@@ -301,10 +298,13 @@ class FreeingClient:
         self.session.step()
 
 
+# -- processes, which say on standard output how far they are --------------------------------------------------
+
+
 @contextlib.contextmanager
-def process(*arguments: object) -> Iterator[Popen[str]]:
-    """A process of this module, which is killed in the end."""
-    with start("-m", "dissociated.lent_memory", *arguments) as child:
+def process(role: Callable[..., None], *arguments: object) -> Iterator[Popen[str]]:
+    """A process that does what one of the functions below does; it is killed in the end."""
+    with start(role, *arguments) as child:
         try:
             yield child
         finally:
@@ -321,13 +321,13 @@ def numbered(count: int, rows: int) -> list[ipc.RecordBatch]:
     return [batch(number, rows) for number in range(count)]
 
 
-def serve(transport: str, count: str, rows: str, times: str = "1") -> None:
-    """Serve `numbers`, that many times over, until its standard input ends; says the URI."""
+def serve(transport: str, count: str, rows: str, times: str = "1", address: str = "") -> None:
+    """Serve `numbers`, that many times over, until its standard input ends; says the URI, and the pair of them."""
     batches = numbered(int(count), int(rows)) * int(times)
     with dissociated.Server(
-        {"numbers": lambda: iter(batches)}, transport, transport_options=telling(transport)
+        {"numbers": lambda: iter(batches)}, transport, address or None, transport_options=telling(transport)
     ) as server:
-        print(server.uri, flush=True)
+        print(server.uri, *server.uris, flush=True)
         sys.stdin.read()
 
 
@@ -352,7 +352,3 @@ def hold(uri: str, ident: str, rows: str) -> None:
         print(len(kept), flush=True)
         for _ in sys.stdin:
             print(all(is_batch(found, number, int(rows)) for number, found in enumerate(kept)), flush=True)
-
-
-if __name__ == "__main__":
-    {"serve": serve, "read": read, "hold": hold}[sys.argv[1]](*sys.argv[2:])

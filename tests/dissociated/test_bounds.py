@@ -221,30 +221,22 @@ def test_a_client_that_asks_for_nothing_is_sent_away(transport):
             assert words.endswith(" to ask for a stream")
 
 
-SILENT_OVER_UCX = """
-import sys, time
-from dissociated import peers
-from dissociated.peers import until
-from dissociated.test_bounds import crowd
-from arrowipc import dissociated
-
-deadline = float(sys.argv[1]) or None
-with crowd(3, peers.numbers(), "ucx", request_timeout=deadline, max_clients=3) as (server, _):
-    until(lambda: server.num_clients == (0 if deadline else 3), "they are gone, or have all slots")
-    time.sleep(0.3)
-    with dissociated.connect(server.uri, "t", timeout=20) as reader:
-        assert reader.read_all().num_rows == 3
-    until(lambda: len(server.errors) == (3 if deadline else 1), f"it says why: {server.errors}")
-    words = "to ask for a stream" if deadline else "was sent away for another client"
-    assert words in server.errors[0], server.errors
-"""
+def silent_over_ucx(seconds: str) -> None:
+    deadline = float(seconds) or None
+    with crowd(3, peers.numbers(), "ucx", request_timeout=deadline, max_clients=3) as (server, _):
+        until(lambda: server.num_clients == (0 if deadline else 3), "they are gone, or have all slots")
+        time.sleep(0.3)
+        assert peers.read_from(server).num_rows == 3
+        until(lambda: len(server.errors) == (3 if deadline else 1), f"it says why: {server.errors}")
+        words = "to ask for a stream" if deadline else "was sent away for another client"
+        assert words in server.errors[0], server.errors
 
 
 @pytest.mark.nosanitize
 @needs_ucx
 @pytest.mark.parametrize("deadline", ["3", "0"])  # to connect takes 0.2 s of it
 def test_silent_clients_over_ucx_have_a_deadline_and_make_room(deadline):
-    over_ucx(SILENT_OVER_UCX, deadline)
+    over_ucx(silent_over_ucx, deadline)
 
 
 @pytest.mark.parametrize("transport", SOCKETS)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
-from helpers.processes import start
 
 from arrowipc import dissociated
 from arrowipc.dissociated.transports.sockets import connect_unix
@@ -201,21 +199,6 @@ def test_a_server_that_is_closed_truncates_what_is_being_read(transport, way):
         dissociated.connect(server.uri, "t", timeout=SECONDS)
 
 
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-@pytest.mark.parametrize("way", ["one", "two"])
-def test_a_client_may_leave_at_any_time_and_nobody_minds(transport, way):
-    source = Source(500)
-    with dissociated.Server({"t": source}, transport, max_held=16 * MIB) as server:
-        for batches in (0, 1, 3):
-            source.closed.clear()
-            with dissociated.connect(server.uri if way == "one" else server.uris, "t", timeout=SECONDS) as reader:
-                kept = [reader.read_next_batch() for _ in range(batches)]
-            assert source.closed.wait(SECONDS)
-            assert [batch.column(0)[5] for batch in kept] == list(range(batches))
-        assert settled(lambda: server.num_clients) == 0
-    assert server.errors == []
-
-
 @pytest.mark.parametrize("family", ["tcp", "unix"])
 def test_a_client_that_is_closed_by_another_thread_stops_waiting(family):
     tag, schema = peers.dissociated(peers.written(peers.numbers()))[0]
@@ -275,70 +258,3 @@ def test_type_1_without_a_way_to_the_memory_is_refused():
     parts = peers.parts_of(peers.written(peers.numbers()))
     with pytest.raises(FormatError, match=r"message 1: its body is said to lie in memory of the server.*remote_handle"):
         peers.read([peers.metadata(0, parts[0][1]), peers.metadata(1, parts[1][1]), peers.body(1, bytes(16), kind=1)])
-
-
-# -- processes -----------------------------------------------------------------------------------------------
-
-SERVE = """
-import sys
-from arrowipc import dissociated
-from dissociated import peers
-
-streams = {"numbers": peers.numbers(1000, 50), "words": lambda: iter(peers.words()), "endless": peers.endless}
-with dissociated.Server(streams, sys.argv[1]) as server:
-    print(server.uri, *server.uris, flush=True)
-    sys.stdin.read()
-assert not server.errors, server.errors
-"""
-
-
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_d017_d061_d064_streams_between_processes(transport):
-    with start("-c", SERVE, transport) as server:
-        uri, *uris = server.stdout.readline().split()
-        for way in (uri, uris):
-            assert pa.table(peers.read_from(way, "numbers")).equals(peers.numbers(1000, batches=50))
-            with dissociated.connect(way, "words", timeout=SECONDS) as reader:
-                assert [batch.to_pydict() for batch in reader] == [batch.to_pydict() for batch in peers.words()]
-        with dissociated.connect(uris, "endless", timeout=SECONDS) as reader:
-            assert [reader.read_next_batch().column(0)[7] for _ in range(20)] == list(range(20))
-        server.stdin.close()
-        assert server.wait(SECONDS) == 0
-
-
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-@pytest.mark.parametrize("way", ["one", "two"])
-def test_d070_d087_a_killed_server_truncates_the_stream(transport, way):
-    with start("-c", SERVE, transport) as server:
-        uri, *uris = server.stdout.readline().split()
-        with dissociated.connect(uri if way == "one" else uris, "endless", timeout=SECONDS) as reader:
-            kept = [reader.read_next_batch() for _ in range(3)]
-            server.send_signal(signal.SIGKILL)
-            server.wait(SECONDS)
-            with pytest.raises(TruncatedError, match=r"before the (metadata|body) of message \d+ arrived"):
-                for _ in reader:
-                    pass
-        assert [batch.column(0)[0] for batch in kept] == [0, 1, 2]
-
-
-CLIENT = """
-import sys
-from arrowipc import dissociated
-reader = dissociated.connect(sys.argv[1], "t")
-reader.read_next_batch()
-print("reads", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_d085_a_killed_client_ends_its_session(transport):
-    source = Source(1000)
-    with dissociated.Server({"t": source}, transport, max_held=16 * MIB) as server:
-        with start("-c", CLIENT, str(server.uri)) as client:
-            assert client.stdout.readline() == "reads\n"
-            assert server.num_clients == 1
-            client.kill()
-            assert source.closed.wait(SECONDS)
-        assert settled(lambda: server.num_clients) == 0
-    assert server.errors == []

@@ -1,6 +1,7 @@
 """Small messages that are written and read together: the same bytes, batches and errors as one by one."""
 
 import random
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from arrowipc.dissociated.protocol import NUMBERS
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
 from arrowipc.dissociated.transports.sockets import STAGE, SocketConnection
-from arrowipc.errors import ArrowIpcError
+from arrowipc.errors import ArrowIpcError, FormatError, TruncatedError
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -133,11 +134,23 @@ def stream(name: str) -> bytes:
     return peers.HELLO + b"".join(peers.frame(*each) for each in parts)
 
 
+@pytest.mark.parametrize("name", ["numbers", "words", "large"])
+def test_d070_streams_cut_short_give_the_batches_before_the_cut_and_name_what_is_missing(name):
+    data = stream(name)
+    whole, *_ = outcome(OneByOne, data)
+    for cut in range(0, len(data), max(13, len(data) // 100)):
+        batches, error, said = found = outcome(SocketConnection, data[:cut])
+        assert found == outcome(OneByOne, data[:cut])
+        assert batches == whole[: len(batches)]
+        assert error is (TruncatedError if "before the" in said else FormatError)
+        number = r"\d" if name == "words" else len(batches) + 1  # dictionaries have numbers, too
+        missing = rf"before the (metadata|body) of message {number} arrived|without sending a schema"
+        assert re.search(missing, said), said
+
+
 @pytest.mark.parametrize("name", ["numbers", "words"])
-def test_streams_cut_short_and_changed_anywhere_give_the_same_batches_and_error(name):
+def test_streams_changed_anywhere_give_the_same_batches_and_error(name):
     data, chance = stream(name), random.Random(name)
-    for cut in range(0, len(data), 13):
-        assert outcome(SocketConnection, data[:cut]) == outcome(OneByOne, data[:cut])
     different = 0
     for _ in range(600):
         changed = bytearray(data)

@@ -2,9 +2,7 @@
 
 import os
 import re
-import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from dissociated import peers
+from dissociated.lent_memory import process, says, serve
 from dissociated.peers import until
 from helpers.memory import interrupted
-from helpers.processes import start, together
+from helpers.processes import printed, run_function, start, together
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -290,21 +289,11 @@ def test_options_of_clients_are_checked_before_they_connect(options, words):
 
 # -- paths that are taken ------------------------------------------------------------------------------------
 
-KILLED = """
-import sys, time
-from arrowipc import dissociated
-server = dissociated.Server({}, sys.argv[1], sys.argv[2])
-print("listens", flush=True)
-time.sleep(100)
-"""
-
 
 def killed(transport: str, path: Any) -> None:
     """Leave behind what a server leaves that was killed."""
-    with start("-c", KILLED, transport, path) as server:
-        assert server.stdout.readline() == "listens\n"
-        server.send_signal(signal.SIGKILL)
-        server.wait(SECONDS)
+    with process(serve, transport, 1, 1, 1, path) as server:
+        assert says(server)
     assert path.is_socket()
 
 
@@ -368,28 +357,37 @@ def test_memory_that_is_interrupted_while_it_is_made_leaves_no_descriptor():
 
 # -- other users ---------------------------------------------------------------------------------------------
 
-OTHER = """
-import os, sys, time
-import arrowipc.dissociated.transports.shared, arrowipc.dissociated.transports.sockets
-import arrowipc.dissociated.flight, arrowipc.tables, pyarrow as pa
-from arrowipc import dissociated
-from dissociated import peers
 
-streams = {"n": peers.numbers(100_000)}
-# Once as ourselves: whatever this imports may lie where the other user cannot read.
-with dissociated.Server(streams, "tcp") as server, dissociated.connect(server.uri, "n") as reader:
-    reader.read_all()
-os.setgid(65534), os.setuid(65534)
-if sys.argv[1] == "client":
+def become_another_user() -> None:
+    # Once as ourselves: whatever this imports may lie where the other user cannot read.
+    for transport in TRANSPORTS:
+        with dissociated.Server(find, transport) as served:
+            peers.read_from(served, "n")
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+
+
+def client_of_another_user(uri: str) -> None:
+    become_another_user()
     try:
-        dissociated.connect(sys.argv[2], "n", timeout=20)
+        dissociated.connect(uri, "n", timeout=SECONDS)
     except Exception as error:
         print(type(error).__name__, error, flush=True)
-else:
-    with dissociated.Server(streams, sys.argv[2], sys.argv[3]) as server:
-        print(server.uri, flush=True)
+
+
+def server_of_another_user(transport: str, address: str) -> None:
+    streams = {"n": peers.numbers(100_000)}
+    become_another_user()
+    with dissociated.Server(streams, transport, address) as served:
+        print(served.uri, flush=True)
         sys.stdin.read()
-"""
+
+
+def come_and_go(path: str) -> None:
+    os.setuid(NOBODY)
+    for _ in range(100):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect("\0" + path.removeprefix("/@"))
 
 
 @as_root
@@ -398,7 +396,7 @@ def test_a_client_of_another_user_hears_why_it_is_sent_away_and_so_does_the_serv
         uri = str(server.uri)
         # One that does not check whose server it is, too.
         for each in (uri, re.sub("&remote_handle=[^&]*", "", uri)):
-            said, _ = start("-c", OTHER, "client", each).communicate(timeout=3 * SECONDS)
+            said, _ = start(client_of_another_user, each).communicate(timeout=3 * SECONDS)
             assert said.startswith("PermissionError ")
             assert f"{os.geteuid()}" in said or "takes clients of its own user only" in said
         assert "takes clients of its own user only" in said
@@ -412,23 +410,18 @@ def test_a_client_of_another_user_hears_why_it_is_sent_away_and_so_does_the_serv
 def test_clients_of_another_user_do_not_slow_the_others_down():
     """What is over at once is no reason to wait before the next client, as being out of descriptors is."""
     with dissociated.Server(find, "shm") as server:
-        child = (
-            "import os, socket, sys; os.setuid(65534)\n"
-            "for _ in range(100): s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.close()"
-        )
-        name = "\0" + server.uri.path.removeprefix("/@")
-        start = time.monotonic()
-        subprocess.run([sys.executable, "-c", child.replace("sys.argv[1]", repr(name))], check=True, timeout=60)
+        begun = time.monotonic()
+        printed(run_function(come_and_go, server.uri.path))
         assert peers.read_from(server, "n").num_rows == 3
         until(lambda: len(server.errors) == 100, "all were sent away")
-        assert time.monotonic() - start < 15  # 20 with a pause after each
+        assert time.monotonic() - begun < 15  # 20 with a pause after each
 
 
 @as_root
 @pytest.mark.parametrize("transport", ["shm", "unix"])
 def test_a_server_of_another_user_is_believed_nothing_where_memory_is_shared(transport):
     """Whatever way the bodies would come: it is not asked. Bytes are for other users too."""
-    with start("-c", OTHER, "server", transport, "@arrowipc-test-of-another-user") as server:
+    with start(server_of_another_user, transport, "@arrowipc-test-of-another-user") as server:
         uri = server.stdout.readline().strip()
         if transport == "unix":
             assert peers.read_from(uri, "n").num_rows == 100_000

@@ -39,7 +39,7 @@ from dissociated.lent_memory import (
 )
 from helpers import forge
 from helpers.arrays import stored
-from helpers.processes import run_python
+from helpers.processes import run_function
 
 import arrowipc as ipc
 from arrowipc import MessageReader, dissociated
@@ -542,27 +542,24 @@ def test_clients_can_neither_write_to_an_arena_nor_change_its_size(arena):
         fcntl.fcntl(handle, fcntl.F_ADD_SEALS, 1)
 
 
+def arena_of_a_forked_child() -> None:
+    arena = Arena(least_bytes=0)
+    held = arena.hold(messages_of(batch(1)))
+    assert arena.place(message(), NoConnection()) is not None
+    child = os.fork()
+    if not child:
+        maps = [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:arrowipc" in line]
+        fine = maps and all(line.split()[1].startswith("r--") for line in maps)
+        fine = fine and arena.place(message(), NoConnection()) is None
+        arena.close()
+        os._exit(0 if fine and bytes(held[1].body) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert state_of(arena).blocks == 2
+
+
 @pytest.mark.nosanitize  # whose runtime does not get along with forked children
 def test_a_forked_child_has_no_writable_map_of_an_arena():
-    script = """
-import os
-from dissociated.lent_memory import NoConnection, batch, message, state_of
-from arrowipc.dissociated.memory.arena import Arena
-from arrowipc.dissociated.served import messages_of
-arena = Arena(least_bytes=0)
-held = arena.hold(messages_of(batch(1)))
-assert arena.place(message(), NoConnection()) is not None
-child = os.fork()
-if not child:
-    maps = [line for line in open("/proc/self/maps") if "memfd:arrowipc" in line]
-    fine = maps and all(line.split()[1].startswith("r--") for line in maps)
-    fine = fine and arena.place(message(), NoConnection()) is None
-    arena.close()
-    os._exit(0 if fine and bytes(held[1].body) else 1)
-assert os.waitpid(child, 0)[1] == 0
-assert state_of(arena).blocks == 2
-"""
-    run_python(script, check=True)
+    run_function(arena_of_a_forked_child, check=True)
 
 
 def test_descriptors_of_a_message_that_finds_no_room_are_closed():

@@ -436,24 +436,6 @@ def test_d068_the_metadata_connection_may_close_before_the_bodies_come():
     data_server.close()
 
 
-@pytest.mark.parametrize("family", ["tcp", "unix"])
-def test_d070_a_connection_lost_in_the_middle_of_a_message_names_what_is_missing(family):
-    sent = peers.dissociated(peers.written(peers.numbers(20_000)))
-    data = peers.HELLO + b"".join(peers.frame(*each) for each in sent)
-    for cut in (len(data) - 100, len(data) // 2, 100):
-        raw, other = peers.raw_pair(family)
-
-        def send(raw=raw, cut=cut) -> None:
-            with raw:
-                raw.sendall(data[:cut])
-
-        client = peers.SocketConnection(other, "the server")
-        missing = "without sending a schema" if cut == 100 else "before the body of message 1 arrived"
-        with peers.beside(send), pytest.raises(FormatError, match=missing):
-            peers.client_of((client,)).read_all()
-        client.close()
-
-
 # -- channels ------------------------------------------------------------------------------------------------
 
 SHARING = ("tcp", "unix", "shm")

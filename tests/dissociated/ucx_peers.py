@@ -46,10 +46,10 @@ def environment(library: str, transports: str) -> dict[str, str]:
 needs_ucx = pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
 
 
-def over_ucx(code: str, *arguments: object, transports: str = "tcp", timeout: float = 120) -> None:
-    """Run a program with the first library that is found; it must come to its end."""
+def over_ucx(function: Any, *arguments: object, transports: str = "tcp", timeout: float = 120) -> None:
+    """Run a function in a process that uses the first library that is found; it must come to its end."""
     used = environment(next(iter(LIBRARIES)), transports)
-    processes.printed(processes.run_python(code, *arguments, env=used, timeout=timeout))
+    processes.printed(processes.run_function(function, *arguments, env=used, timeout=timeout))
 
 
 # -- processes -----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Work in threads and processes of its own; one that may die is started again behind the input that killed it."""
 
+import inspect
 import json
 import os
 import shutil
@@ -14,11 +15,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+TESTS = Path(__file__).resolve().parents[1]
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def environment() -> dict[str, str]:
-    where = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
+    where = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")]), *sys.path]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(where)}
 
 
@@ -30,6 +32,18 @@ def run_python(code: str, *arguments: object, **options: Any) -> subprocess.Comp
 def run_module(name: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[Any]:
     """The same for ``python -m NAME``."""
     return _run("-m", name, *arguments, **options)
+
+
+def run_function(function: Callable[..., object], *arguments: object, **options: Any) -> Any:
+    """The same for a function of a module of these tests, which gets its arguments as texts."""
+    return _run(*words_of(function), *arguments, **options)
+
+
+def words_of(function: Callable[..., object]) -> tuple[str, str]:
+    """What Python is told to call a function of a module of these tests with all further words."""
+    path = Path(inspect.getfile(function)).relative_to(TESTS).with_suffix("")
+    module = ".".join(path.parts)
+    return "-c", f"import sys; from {module} import {function.__name__} as run; run(*sys.argv[1:])"
 
 
 def _run(*words: object, **options: Any) -> subprocess.CompletedProcess[Any]:
@@ -53,10 +67,11 @@ def shared_library(source: Path, *options: str) -> Path:
     return made
 
 
-def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """A Python process with which lines are exchanged."""
+def start(what: Any, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """A Python process with which lines are exchanged: of a function of these tests, or of Python's own words."""
+    words = words_of(what) if callable(what) else (what,)
     given: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment()}
-    return subprocess.Popen([sys.executable, *map(str, arguments)], **given | options)
+    return subprocess.Popen([sys.executable, *words, *map(str, arguments)], **given | options)
 
 
 def together(*calls: Callable[[], Any]) -> list[Any]:
