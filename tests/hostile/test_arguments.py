@@ -11,22 +11,19 @@ import random
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import optional
-from helpers.arrays import ipc_bytes
+from helpers import calls, optional
+from helpers.calls import FILE, STREAM, callables, fitting, is_needed, parameters
 from helpers.processes import rounds
 
 import arrowipc as ipc
 import arrowipc.options
 from arrowipc import types
-from arrowipc.tensors import extension_columns
-from arrowipc.values import dictionary_encode, inference
 
 pd = optional("pandas")
 pl = optional("polars")
@@ -88,18 +85,12 @@ class Shade(enum.Enum):
     DARK = 1
 
 
-def closed() -> Any:
-    reader = ipc.open(FILE)
-    reader.close()
-    return reader
-
-
 #: Makers of hostile arguments.
 HOSTILE: list[Callable[[], Any]] = [
     *[lambda value=value: value for value in (None, True, False, -1, 0, 1, 2**31, 2**63, -(2**63) - 1, 10**30)],
     *[lambda value=value: value for value in (0.5, float("nan"), float("inf"), 1j, "", "x", "\0", "\ud800", "a.b")],
     *[lambda value=value: value for value in ((), (1, "x"), ("x",), (None,), frozenset({"x"}), ..., Shade.DARK, int)],
-    *[list, dict, set, bytearray, object, Lies, Raises, closed],
+    *[list, dict, set, bytearray, object, Lies, Raises, calls.closed],
     *[
         lambda value=value: copy.deepcopy(value)
         for value in ([None], [[]], [5, "x"], ["x", "x"], {1: 2}, {"x": 1}, {None: [1]})
@@ -116,143 +107,14 @@ HOSTILE: list[Callable[[], Any]] = [
     lambda: (each for each in ["x"]),
     lambda: io.BytesIO(b"abc"),
     lambda: io.StringIO("abc"),
-    lambda: ROWS,
-    lambda: ROWS.schema,
-    lambda: TABLE,
-    lambda: ROWS["x"],
+    *[calls.OBJECTS[name] for name in ("RecordBatch", "Schema", "Table", "Array")],
 ]
-
-ROWS = ipc.RecordBatch.from_pydict({"x": [1, 2, 3], "y": ["a", None, "c"], "s": [{"p": 1.5}, None, {"p": 2.5}]})
-TABLE = ipc.Table.from_batches([ROWS, ROWS])
-
-
-FILE, STREAM = ipc_bytes(TABLE, "file"), ipc_bytes(TABLE)
-DENSE = np.arange(6.0).reshape(2, 3)
-
-
-#: Name of a required parameter -> an argument that fits it; for one function only: "function.parameter".
-FITTING: dict[str, Callable[[], Any]] = {
-    "arrays": lambda: [DENSE],
-    "array": lambda: ROWS["x"],
-    "batch": lambda: ROWS,
-    "batches": lambda: [ROWS],
-    "column": lambda: [STREAM],
-    "columns": lambda: ["x"],
-    "data": lambda: ROWS.to_arrow(),
-    "dataset": lambda: "f.arrow",
-    "dtype": lambda: None,
-    "field": lambda: "new",
-    "fields": lambda: [("x", "int8")],
-    "frame": lambda: pd.DataFrame({"x": [1]}),
-    "i": lambda: 0,
-    "indices": lambda: [0],
-    "item": lambda: "x",
-    "key": lambda: "k",
-    "mapping": lambda: {"x": [1]},
-    "message": lambda: ROWS.to_message(),
-    "name": lambda: "x",
-    "names": lambda: ["a", "b", "c"],
-    "obj": lambda: DENSE,
-    "other": lambda: ROWS,
-    "paths": lambda: "f.arrow",
-    "reader": lambda: ipc.open(FILE),
-    "rows": lambda: 2,
-    "schema": lambda: ROWS.schema,
-    "sink": bytearray,
-    "source": lambda: FILE,
-    "type": types.int8,
-    "value": lambda: 1,
-    "values": lambda: [1, 2, 3],
-    "writer": lambda: ipc.new_stream(bytearray()),
-    "x": lambda: DENSE,
-    "Array.equals.other": lambda: ROWS["x"],
-    "Table.equals.other": lambda: TABLE,
-    "from_pylist.rows": lambda: [{"x": 1}],
-    "from_pylist.values": lambda: [1],
-    "from_records.array": lambda: np.array([(1,)], [("x", "i4")]),
-    "read_sparse_tensor.source": lambda: ipc.SparseCOOTensor.from_dense(DENSE).serialize(),
-    "read_tensor.source": ipc.Tensor(DENSE).serialize,
-    "read_tensors.source": ipc.Tensor(DENSE).serialize,
-    "read_message.source": lambda: STREAM,
-    "write_sparse_tensor.x": lambda: ipc.SparseCOOTensor.from_dense(DENSE),
-    "infer_type.values": lambda: [1],
-}
-
-#: Objects whose methods are called.
-OBJECTS: dict[str, Callable[[], Any]] = {
-    "Array": lambda: ROWS["x"],
-    "RecordBatch": lambda: ROWS,
-    "Table": lambda: TABLE,
-    "Schema": lambda: ROWS.schema,
-    "Field": lambda: ROWS.schema.field(0),
-    "DataType": lambda: ROWS.schema.field(2).type,
-    "KeyValueMetadata": lambda: ipc.KeyValueMetadata({"k": "v"}),
-    "RecordBatchFileReader": lambda: ipc.open(FILE),
-    "RecordBatchStreamReader": lambda: ipc.open(STREAM),
-    "IndexedStreamReader": lambda: ipc.open(STREAM, index=True),
-    "closed reader": closed,
-    "MessageReader": lambda: ipc.MessageReader(STREAM),
-    "Message": lambda: ROWS.to_message(),
-    "StreamDecoder": ipc.StreamDecoder,
-    "RecordBatchStreamWriter": lambda: ipc.new_stream(bytearray()),
-    "RecordBatchFileWriter": lambda: ipc.new_file(bytearray()),
-    "Dataset": lambda: ipc.open_dataset("f.arrow"),
-    "RowDataset": lambda: ipc.RowDataset("f.arrow"),
-    "Tensor": lambda: ipc.Tensor.from_numpy(DENSE),
-    "SparseCOOTensor": lambda: ipc.SparseCOOTensor.from_dense(DENSE),
-    "SparseCSRMatrix": lambda: ipc.SparseCSRMatrix.from_dense(DENSE),
-    "SparseCSFTensor": lambda: ipc.SparseCSFTensor.from_dense(DENSE),
-    "DecodedPayloads": lambda: ipc.decode_payloads([STREAM]),
-    "Recovery": lambda: ipc.recover(FILE),
-    "Validation": lambda: ipc.validate(FILE),
-    "Limits": ipc.Limits,
-}
-#: Methods of the language that people reach by syntax.
-SYNTAX = ("__contains__", "__copy__", "__eq__", "__getitem__", "__hash__", "__iter__", "__len__", "__repr__")
-#: Not for people: what readers, writers and payloads ask of each other. And what takes seconds to import.
-NOT_CALLED = ("pump", "resume", "to_torch")
-
-
-def callables() -> dict[str, tuple[Callable[[], Any], str]]:
-    """Name -> who makes the object that has it, and its name there."""
-    found: dict[str, tuple[Callable[[], Any], str]] = {}
-    named = {module: module.__all__ for module in (ipc, types, extension_columns)}
-    named[dictionary_encode] = ["decoded", "dictionary_decode", "dictionary_encode", "rebatch"]
-    named[inference] = ["infer_schema", "infer_type"]
-    for module, names in named.items():
-        for name in names:
-            value = getattr(module, name)
-            if callable(value) and not (isinstance(value, type) and issubclass(value, Exception)):
-                found[name] = (lambda module=module: module), name
-    for name, make in OBJECTS.items():
-        kind = type(make())
-        for member in filter(partial(hasattr, kind), dir(kind)):
-            public = member in SYNTAX or not (member.startswith("_") or member in NOT_CALLED)
-            inherited = getattr(tuple, member, None) is getattr(kind, member)
-            if public and callable(getattr(kind, member)) and not inherited:
-                found[f"{name}.{member}"] = make, member
-    return found
-
-
-def fitting(path: str, name: str) -> Any:
-    short = path.rpartition(".")[2]
-    for key in (f"{path}.{name}", f"{short}.{name}", name):
-        if key in FITTING:
-            return FITTING[key]()
-    return 1
-
-
-def parameters(function: Any) -> list[inspect.Parameter]:
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    return [each for each in found if each.kind is not each.VAR_POSITIONAL]
 
 
 def one_call(path: str, make: Callable[[], Any], member: str, dice: random.Random) -> tuple[str, BaseException | None]:
     """Call with one hostile argument, or two; returns how it was called, and the error."""
-    function = getattr(make(), member)
+    owner = make()
+    function = getattr(owner, member)
     given: dict[str, Any] = {}
     positional = []
     taken = parameters(function)
@@ -260,8 +122,8 @@ def one_call(path: str, make: Callable[[], Any], member: str, dice: random.Rando
     for at, parameter in enumerate(taken):
         if at in wrong:
             value = dice.choice(HOSTILE)()
-        elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
-            value = fitting(path, parameter.name)
+        elif is_needed(parameter):
+            value = fitting(member, parameter.name, type(owner).__name__)
         else:
             continue
         if parameter.kind is parameter.VAR_KEYWORD:
@@ -390,7 +252,6 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Time": {"unit": "s"},
     "list_": {"value_type": "int8"},
     "map_": {"key_type": "utf8", "item_type": "int8"},
-    "Table.add_column": {"values": [0] * 6},
     "Schema.insert": {"field": ipc.field("x", "int8")},
     "Message.serialize_to": {"sink": io.BytesIO()},
     "StreamDecoder.feed": {"data": b""},
@@ -403,17 +264,17 @@ def test_flags_are_booleans_and_counts_integers_in_every_call(tmp_path: Path, mo
     (tmp_path / "f.arrow").write_bytes(FILE)
     taken, tried = [], 0
     for path, (make, member) in callables().items():
-        function = getattr(make(), member)
+        owner = make()
+        function = getattr(owner, member)
         values = isinstance(function, type) and issubclass(function, tuple)  # results, which nobody is asked to make
-        if path.startswith("closed") or values or path == "TensorColumn":
+        if "that is closed" in path or values or path == "TensorColumn":
             continue
         for parameter in parameters(function):
             kind, _ = kind_of(function, parameter)
             for value in {bool: ("no", 2, b"", np.bool_(True)), int: ("2", 2.5)}.get(kind, ()):  # type: ignore[call-overload]
                 given = {
-                    each.name: fitting(path, each.name)
-                    for each in parameters(function)
-                    if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+                    each.name: fitting(member, each.name, type(owner).__name__)
+                    for each in filter(is_needed, parameters(function))
                 }
                 given |= NEEDED.get(path, {}) | {parameter.name: value}
                 alone = [given.pop(each.name) for each in parameters(function) if each.kind is each.POSITIONAL_ONLY]

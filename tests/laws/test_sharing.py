@@ -1,63 +1,29 @@
 """One object, many threads, all that can be asked of it: the answers are those of one thread, also the first time."""
 
+import contextlib
+import doctest
 import gc
+import importlib
 import io
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from decimal import Decimal
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers import arrays, arrow_columns, scenarios
-from helpers.processes import FREE_THREADED, rounds, run_python, together
+from helpers import arrow_columns, scenarios
+from helpers.calls import FILE, OBJECTS, fitting, is_needed, parameters
+from helpers.processes import FREE_THREADED, rounds, run_function, run_python, together
+from project.test_docstrings import OPTIONS, modules
 
 import arrowipc as ipc
 
 THREADS = 4
-BATCH = pa.record_batch(
-    {
-        "x": pa.array([1, None, 3, 4] * 50),
-        "t": pa.array(["a", "größe", None, ""] * 50),
-        "d": pa.array(["u", "v", "v", None] * 50).dictionary_encode(),
-        "l": pa.array([[1, 2], None, [], [3]] * 50),
-        "s": pa.array([{"p": 1.5, "q": "z"}, None, {"p": None, "q": ""}, {"p": 0.0, "q": None}] * 50),
-        "m": pa.array([0, 1, None, 3] * 50, pa.timestamp("us", "Europe/Berlin")),
-        "e": pa.array([None, Decimal("1.25"), Decimal(3), Decimal("-0.5")] * 50, pa.decimal128(9, 2)),
-    }
-)
-#: What has to be said with a call; without an entry it is called with nothing, or is no method.
-ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("filter",), ([True, False, False, True] * 50,)),
-    **dict.fromkeys(("take",), ([3, 0, 3],)),
-    **dict.fromkeys(("slice",), (1, 2)),
-    **dict.fromkeys(("column", "drop", "drop_columns", "remove_column", "field", "position"), ("x",)),
-    **dict.fromkeys(("get_field_index", "get_all_field_indices"), ("x",)),
-    **dict.fromkeys(("chunk", "get_batch", "get_record_batch", "get_batch_with_custom_metadata", "row"), (1,)),
-    **dict.fromkeys(("get_batch_metadata", "index_of"), (0,)),
-    **dict.fromkeys(("rename", "rename_columns"), ({"x": "y"},)),
-    "append_column": ("n", list(range(200))),
-    "add_column": (0, "n", list(range(200))),
-    "set_column": (0, "n", list(range(200))),
-    "append": (ipc.field("n", "int8"),),
-    "insert": (0, ipc.field("n", "int8")),
-    "set": (0, ipc.field("n", "int8")),
-    "remove": (0,),
-    "select": (["t", "x"],),
-    "with_metadata": ({"k": "v"},),
-    "get_batches": ([1, 0],),
-    "fill_null": ("?",),
-    "cast": ("large_string",),
-}
-#: The same of data sets, whose filters are conditions.
-CONDITIONS: dict[str, tuple[Any, ...]] = {"filter": ([("x", ">", 1)],), "prune": ([("x", ">", 1)],), "select": (["x"],)}
 #: Of each object, what is not asked: `from_` makes new ones; the rest change it, or show how often it was read.
 LEFT_OUT = {
     "from_": "makes another object",
@@ -81,77 +47,14 @@ LEFT_OUT = {
 MISSING = {f"to_{name}" for name in ("polars", "torch", "scipy", "pandas") if find_spec(name) is None}
 
 
-def stream() -> bytes:
-    return arrow_columns.stream(BATCH, BATCH.slice(0, 100), BATCH)
-
-
-def whole_file() -> bytes:
-    return arrow_columns.file(BATCH, BATCH.slice(0, 100), BATCH, unify_dictionaries=True, compression="lz4")
-
-
-def batch() -> ipc.RecordBatch:
-    return arrays.read_batch(BATCH)
-
-
-def table() -> ipc.Table:
-    return ipc.open_stream(stream()).read_all().slice(0, 200)
-
-
-def tensor() -> ipc.Tensor:
-    return ipc.Tensor(np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1), ["a", "b", "c"])
-
-
-@cache
-def folder() -> tempfile.TemporaryDirectory[str]:
-    """Files of a data set."""
-    found = tempfile.TemporaryDirectory()
-    for year in (2025, 2026):
-        path = Path(found.name, f"year={year}")
-        path.mkdir()
-        path.joinpath("a.arrow").write_bytes(whole_file())
-        path.joinpath("b.arrows").write_bytes(stream())
-    return found
-
-
-def dataset() -> ipc.Dataset:
-    return ipc.open_dataset(folder().name)
-
-
-def payloads() -> Any:
-    cells = ipc.encode_payloads(batch(), rows_per_payload=50)
-    return ipc.decode_payloads([bytes(cell) for cell in cells], parent_index=True)
-
-
-MAKERS: dict[str, Callable[[], Any]] = {
-    "batch": batch,
-    "text": lambda: batch()["t"],
-    "numbers": lambda: batch()["x"],
-    "lists": lambda: batch()["l"],
-    "structs": lambda: batch()["s"],
-    "moments": lambda: batch()["m"],
-    "decimals": lambda: batch()["e"],
-    "encoded": lambda: batch()["d"],
-    "dictionary": lambda: batch()["d"].dictionary,
-    "table": table,
-    "chunks": lambda: table()["t"],
-    "schema": lambda: batch().schema,
-    "field": lambda: batch().schema.field("s"),
-    "type": lambda: batch().schema.field("d").type,
-    "metadata": lambda: ipc.KeyValueMetadata({"k": "v", "ü": "w"}),
-    "limits": lambda: ipc.Limits(depth=20),
-    "message": lambda: batch().to_message(),
-    "tensor": tensor,
-    "sparse": lambda: ipc.SparseCOOTensor.from_dense(np.eye(5)[:, ::-1]),
-    "sparse rows": lambda: ipc.SparseCSRMatrix.from_dense(np.eye(5)[:, ::-1]),
-    "sparse columns": lambda: ipc.SparseCSCMatrix.from_dense(np.eye(5)[:, ::-1]),
-    "sparse fibers": lambda: ipc.SparseCSFTensor.from_dense(np.eye(5)[:, ::-1]),
-    "payloads": payloads,
-    "statistics": lambda: ipc.compute_statistics(batch())["x"],
-    "data set": dataset,
-    "filtered data set": lambda: dataset().filter([("x", ">", 1)]),
-    "file": lambda: ipc.open_file(whole_file()),
-    "file object": lambda: ipc.open_file(io.BytesIO(whole_file())),
-    "indexed stream": lambda: ipc.open(stream(), index=True),
+#: Objects that threads share. The others are read or written by one thread at a time, or grow while they are read.
+SHARED = {
+    name: make
+    for name, make in OBJECTS.items()
+    if not name.startswith(
+        ("MessageReader", "RecordBatchStreamReader", "Recovery", "RowDataset", "StreamDecoder", "Validation")
+    )
+    and not name.endswith(("Writer", "is closed"))
 }
 
 
@@ -187,8 +90,9 @@ def answer(thing: Any, name: str) -> str:
             found = partial(found, thing)
         if name == "stretches":
             found = b"".join(found)  # those of a body that was put together are one
-        known = CONDITIONS | ARGUMENTS if not isinstance(thing, ipc.Dataset) else ARGUMENTS | CONDITIONS
-        return seen(found(*known.get(name, ())) if callable(found) else found)
+        needed = [each.name for each in parameters(found) if is_needed(each)] if callable(found) else []
+        given = [fitting(name, each, type(thing).__name__) for each in needed]
+        return seen(found(*given) if callable(found) else found)
     except (ipc.ArrowIpcError, TypeError, LookupError, AttributeError) as error:
         return repr(error)
 
@@ -210,9 +114,9 @@ def frequent_switches() -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # of torch, once
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", SHARED)
 def test_all_that_can_be_asked_in_many_threads_at_once(kind: str) -> None:
-    make = MAKERS[kind]
+    make = SHARED[kind]
     names = asked(make())
     expected = answers(make(), names)
     told = [name for name, text in expected.items() if "Error" not in text]
@@ -330,7 +234,7 @@ def test_any_batch_of_a_stream_while_others_read_on() -> None:
 
 
 def test_rows_of_a_reader_that_another_thread_closes() -> None:
-    data = whole_file()
+    data = FILE
     for _ in range(rounds(30, 2000)):
         reader = ipc.open_file(data)
 
@@ -363,23 +267,19 @@ def test_converting_leaves_the_collector_as_others_set_it() -> None:
     assert set(states) == {True}
 
 
-#: All examples of all docstrings and all scenarios of the tests: that is every public function, with the extras that
-#: are there. A module that switches the GIL on is named in a warning.
-USE_EVERYTHING = """
-import contextlib, doctest, importlib, io, sys
-from helpers import scenarios
-from project.test_docstrings import OPTIONS, modules
+def use_everything() -> None:
+    """Run all examples of all docstrings and all scenarios of the tests: every public function, with all extras.
 
-for make in scenarios.SCENARIOS.values():
-    make()()
-used = 0
-for name in modules():
-    with contextlib.suppress(ImportError, importlib.import_module("arrowipc").UnsupportedError):
-        with contextlib.redirect_stdout(io.StringIO()):
+    A module that switches the GIL on is named in a warning.
+    """
+    for make in scenarios.SCENARIOS.values():
+        make()()
+    used = 0
+    for name in modules():
+        with contextlib.suppress(ImportError, ipc.UnsupportedError), contextlib.redirect_stdout(io.StringIO()):
             failed, tried = doctest.testmod(importlib.import_module(name), optionflags=OPTIONS)
-        used += tried - failed
-print(sys._is_gil_enabled(), used)
-"""
+            used += tried - failed
+    print(sys._is_gil_enabled(), used)
 
 
 @pytest.mark.skipif(not FREE_THREADED, reason="this CPython has a GIL")
@@ -387,7 +287,7 @@ def test_the_gil_stays_off() -> None:
     """Neither the import nor any feature switches it on again."""
     done = run_python("import sys, arrowipc; print(sys._is_gil_enabled())", timeout=600)
     assert done.stdout.split() == ["False"], done.stderr
-    done = run_python(USE_EVERYTHING, timeout=1800)
+    done = run_function(use_everything, timeout=1800)
     named = [line for line in done.stderr.splitlines() if "GIL" in line]
     enabled, used = done.stdout.split()[-2:]
     assert enabled == "False", named
