@@ -3,6 +3,9 @@
 import ctypes
 import errno
 import gc
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 from helpers import forge
 from helpers.arrays import CASES, pyarrow_bytes, read_batch
 from helpers.cdata import CArray, Consumer, CSchema, int64s, move, peek, release, take
-from helpers.processes import in_threads, run_python
+from helpers.processes import in_threads, run_function
 
 import arrowipc as ipc
 from arrowipc import types
@@ -237,29 +240,33 @@ def test_memory_outlives_reader_file_and_mapping(tmp_path: Path) -> None:
     release(moved)
 
 
-def test_exports_that_live_to_the_end_of_the_process() -> None:
-    code = """
-import ctypes, sys, threading, time
-import pyarrow as pa, arrowipc as ipc
-sink = pa.BufferOutputStream()
-made = pa.record_batch({"x": [1, 2]})
-with pa.ipc.new_stream(sink, made.schema) as writer:
-    writer.write_batch(made)
-batch = next(iter(ipc.open_stream(sink.getvalue())))
-sys.kept_alive = [batch.__arrow_c_array__(), batch.__arrow_c_stream__(), pa.record_batch(batch)]
-pa.kept_alive = pa.RecordBatchReader.from_stream(batch)
 class Late:
-    def __init__(self, held): self.held = held
-    def __del__(self): self.held = None
-ctypes.late = Late([batch.__arrow_c_array__(), pa.array(batch["x"])])
-def forever():
-    while True:
-        pa.record_batch(batch)
-threading.Thread(target=forever, daemon=True).start()
-time.sleep(0.05)
-print("done")
-"""
-    done = run_python(code)
+    """Lets go of what it holds when nothing else is there any more."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __del__(self) -> None:
+        self.held = None
+
+
+def keep_exports_to_the_end() -> None:
+    batch = next(iter(ipc.open_stream(pyarrow_bytes(pa.record_batch({"x": [1, 2]})))))
+    sys.kept_alive = [batch.__arrow_c_array__(), batch.__arrow_c_stream__(), pa.record_batch(batch)]  # type: ignore[attr-defined]
+    pa.kept_alive = pa.RecordBatchReader.from_stream(batch)
+    ctypes.late = Late([batch.__arrow_c_array__(), pa.array(batch["x"])])  # type: ignore[attr-defined]
+
+    def forever() -> None:
+        while True:
+            pa.record_batch(batch)
+
+    threading.Thread(target=forever, daemon=True).start()
+    time.sleep(0.05)
+    print("done")
+
+
+def test_exports_that_live_to_the_end_of_the_process() -> None:
+    done = run_function(keep_exports_to_the_end)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 

@@ -18,7 +18,8 @@ from decode.codec_ways import look_again
 from helpers import forge, optional
 from helpers.arrays import address, pyarrow_bytes
 from helpers.forge import Table, batch, field, i32, i64, schema, stream
-from helpers.processes import run_python
+from helpers.memory import resident
+from helpers.processes import run_function
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -273,42 +274,26 @@ def test_large_blocks_are_used_again_and_never_while_somebody_looks_at_them():
     assert live_objects()["memory"] == live
 
 
-RESIDENT = """
-import numpy as np, pyarrow as pa, arrowipc as ipc
-from arrowipc import _core
-
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
-
-sink = pa.BufferOutputStream()
-columns = {str(i): np.arange(1 << 20) for i in range(64)}
-options = pa.ipc.IpcWriteOptions(compression="zstd")
-with pa.ipc.new_stream(sink, pa.record_batch(columns).schema, options=options) as writer:
-    writer.write_batch(pa.record_batch(columns))
-data = sink.getvalue().to_pybytes()
-del columns, sink
-small = [slice(i, i + 1) for i in range(64)]
-first = next(iter(ipc.open_stream(data, columns=["0"])))
-del first
-_core.release_unused()
-before = resident()
-for chosen in small:  # half a gigabyte in all, a block of 8 MiB each
-    next(iter(ipc.open_stream(data, columns=list(range(64))[chosen])))
-held = [next(iter(ipc.open_stream(data, columns=[i]))) for i in range(64)]
-assert resident() - before > 400 << 20
-del held
-assert resident() - before < 300 << 20, "more than 256 MiB wait"
-assert resident() - before > 100 << 20, "nothing waits"
-_core.release_unused()
-assert resident() - before < 30 << 20, "something waits"
-"""
+def memory_that_waits() -> None:
+    data = pyarrow_bytes(pa.record_batch({str(i): np.arange(1 << 20) for i in range(64)}), compression="zstd")
+    next(iter(ipc.open_stream(data, columns=["0"])))
+    ipc.release_unused()
+    before = resident()
+    for i in range(64):  # half a gigabyte in all, a block of 8 MiB each
+        next(iter(ipc.open_stream(data, columns=[i])))
+    held = [next(iter(ipc.open_stream(data, columns=[i]))) for i in range(64)]
+    assert resident() - before > 400 << 20
+    del held
+    assert resident() - before < 300 << 20, "more than 256 MiB wait"
+    assert resident() - before > 100 << 20, "nothing waits"
+    ipc.release_unused()
+    assert resident() - before < 30 << 20, "something waits"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how much memory is resident")
 def test_no_more_than_256_mib_wait_for_the_next_batch_and_release_unused_gives_them_back():
-    run_python(RESIDENT, check=True)
+    run_function(memory_that_waits, check=True)
 
 
 # Small LZ4 frames are decoded as the block that they are, and judged as by the decoder of frames.

@@ -6,14 +6,15 @@ import os
 import re
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.arrays import batch_of, column_of, ipc_bytes
+from helpers.arrays import batch_of, column_of
 from helpers.memory import descriptors, interrupted
-from helpers.processes import run_python
+from helpers.processes import environment, printed, run_function
 
 import arrowipc as ipc
 from arrowipc import UsageError, existing
@@ -34,16 +35,6 @@ def old(tmp_path: Path) -> Path:
 
 def untouched(old: Path) -> bool:
     return column_of(old) == [0] and os.listdir(old.parent) == [old.name]
-
-
-#: What scripts begin with: a schema, and a batch of 1 and 2.
-BEGIN = """
-import errno, os, sys
-import arrowipc as ipc
-from arrowipc.types import field, int64
-(batch,) = ipc.open_stream(bytes.fromhex(sys.argv[1]))
-path = sys.argv[2]
-"""
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -163,36 +154,47 @@ def test_a_writer_that_could_not_begin_leaves_the_folder_as_it_was(tmp_path, beg
     assert is_untouched()
 
 
-def test_the_end_of_the_interpreter_leaves_the_old_file(old):
-    for code in ("sys.exit(3)", "", "raise RuntimeError", "keep = [writer]; keep.append(keep); del writer"):
-        shown = run_python(
-            BEGIN + "writer = ipc.new_file(path)\nwriter.write(batch)\n" + code,
-            ipc_bytes(batch_of(1, 2)).hex(),
-            old,
-            env={**os.environ, "PYTHONWARNINGS": "always::ResourceWarning"},
-        )
-        assert "was never closed" in shown.stderr
-        assert untouched(old)
+def end_while_writing(path: str, how: str) -> None:
+    writer = ipc.new_file(path)
+    writer.write(batch_of(1, 2))
+    sys.kept_alive = kept = [writer]
+    if how == "exit":
+        sys.exit(3)
+    elif how == "error":
+        raise RuntimeError
+    elif how == "cycle":
+        kept.append(kept)
+        del sys.kept_alive
 
 
-def test_a_forked_child_that_ends_does_not_take_the_file_along(old):
-    code = """
-writer = ipc.new_file(path)
-writer.write(batch)
-child = os.fork()
-if child == 0:
-    sys.exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-writer.close()
-with ipc.new_file(path + "2") as writer:
-    writer.write(batch)
+@pytest.mark.parametrize("how", ["exit", "error", "cycle", "end"])
+def test_the_end_of_the_interpreter_leaves_the_old_file(old, how):
+    shown = run_function(
+        end_while_writing, old, how, env={**environment(), "PYTHONWARNINGS": "always::ResourceWarning"}
+    )
+    assert "was never closed" in shown.stderr
+    assert untouched(old)
+
+
+def fork_a_child_that_ends() -> None:
     child = os.fork()
     if child == 0:
         sys.exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-"""
-    shown = run_python(BEGIN + code, ipc_bytes(batch_of(1, 2)).hex(), old)
-    assert shown.returncode == 0, shown.stderr
+
+
+def fork_while_writing(path: str) -> None:
+    writer = ipc.new_file(path)
+    writer.write(batch_of(1, 2))
+    fork_a_child_that_ends()
+    writer.close()
+    with ipc.new_file(path + "2") as writer:
+        writer.write(batch_of(1, 2))
+        fork_a_child_that_ends()
+
+
+def test_a_forked_child_that_ends_does_not_take_the_file_along(old):
+    printed(run_function(fork_while_writing, old))
     assert column_of(old) == column_of(str(old) + "2") == [1, 2]
     assert sorted(os.listdir(old.parent)) == [old.name, old.name + "2"]
 

@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import io
+import itertools
 import mmap
 import os
 import re
@@ -222,25 +223,26 @@ def test_a_map_is_written_from_its_position_which_moves(tmp_path):
 
 # -- pipes, sockets, devices ---------------------------------------------------------------------------------
 
-SLOW_READER = """
-import os, sys, time, hashlib
-seen, sizes = hashlib.sha256(), [1, 7, 4096, 100, 65536, 1 << 20]
-time.sleep(0.05)
-for i in range(10**9):
-    part = os.read(0, sizes[i % len(sizes)])
-    if not part:
-        break
-    seen.update(part)
-    if i % 50 == 0:
-        time.sleep(0.001)
-print(seen.hexdigest())
-"""
+
+def read_slowly(path: str = "") -> None:
+    """Read standard input, or a path, in pieces of many sizes."""
+    source = os.open(path, os.O_RDONLY) if path else 0
+    seen, sizes = hashlib.sha256(), itertools.cycle([1, 7, 4096, 100, 65536, 1 << 20])
+    time.sleep(0.05)
+    for i in itertools.count():
+        part = os.read(source, next(sizes))
+        if not part:
+            break
+        seen.update(part)
+        if i % 50 == 0:
+            time.sleep(0.001)
+    print(seen.hexdigest())
 
 
 @pytest.mark.parametrize("make", [lambda s: s, lambda s: s.makefile("wb"), lambda s: s.makefile("wb", buffering=0)])
 def test_a_socket_carries_a_stream_to_another_process(make, big):
     here, there = socket.socketpair()
-    with start("-c", SLOW_READER, stdin=there) as reader, here:
+    with start(read_slowly, stdin=there) as reader, here:
         there.close()
         sink = make(here)
         write_to(sink, big, small())
@@ -252,8 +254,7 @@ def test_a_socket_carries_a_stream_to_another_process(make, big):
 
 def test_a_fifo_is_written_directly(tmp_path, big):
     os.mkfifo(tmp_path / "pipe")
-    from_path = "import os, sys; sys.stdin = open(sys.argv[1], 'rb'); os.dup2(sys.stdin.fileno(), 0)"
-    with start("-c", from_path + SLOW_READER, tmp_path / "pipe") as reader:
+    with start(read_slowly, tmp_path / "pipe") as reader:
         write_to(tmp_path / "pipe", big, small())
         assert reader.stdout.read().strip() == hashlib.sha256(reference(big, small())).hexdigest()
     assert os.listdir(tmp_path) == ["pipe"]

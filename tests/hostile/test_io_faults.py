@@ -5,6 +5,7 @@ import errno
 import io
 import os
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -18,12 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated.peers import raw_pair
 from helpers import arrays
 from helpers.arrays import ipc_bytes
-from helpers.processes import run_python, shared_library
+from helpers.processes import environment, run_function, shared_library
 
 import arrowipc as ipc
 
@@ -39,10 +41,6 @@ def part(number: int) -> ipc.RecordBatch:
 
 
 PARTS = [part(number) for number in range(4)]
-
-
-#: What the programs below begin with.
-BEGIN = "import errno, os, sys\nimport arrowipc as ipc\n"
 
 STREAM, FILE = ipc_bytes(PARTS), ipc_bytes(PARTS, "file")
 
@@ -408,27 +406,22 @@ def test_a_read_that_failed_can_be_repeated() -> None:
 
 # -- files that change under a reader ------------------------------------------------------------------------
 
-CHANGED = """
-path, how, mapped = sys.argv[1], sys.argv[2], sys.argv[3] == "mapped"
-opener = ipc.open_file if path.endswith("arrow") else ipc.open_stream
-size = os.path.getsize(path)
-reader = opener(path, memory_map=mapped)
-first = next(iter(reader))
-if how == "cut":
-    os.truncate(path, size - 5000)
-elif how == "emptied":
-    os.truncate(path, 0)
-elif how == "replaced":
-    with ipc.new_file(path, first.schema, durable=False) as writer:
-        pass
-elif how == "longer":
-    os.truncate(path, 2 * size)
-try:
-    left = reader if opener is ipc.open_stream else [reader[i] for i in range(4)]
-    print("read", sum(each.num_rows for each in left), first["x"][1999])
-except ipc.FormatError as error:
-    print("refused", first["x"][1999], error)
-"""
+
+def read_what_changes(path: str, how: str, way: str) -> None:
+    opener: Callable[..., Any] = ipc.open_file if path.endswith("arrow") else ipc.open_stream
+    size = os.path.getsize(path)
+    reader = opener(path, memory_map=way == "mapped")
+    first = next(iter(reader))
+    if how == "replaced":
+        ipc.new_file(path, first.schema, durable=False).close()
+    else:
+        os.truncate(path, {"cut": size - 5000, "emptied": 0, "longer": 2 * size}[how])
+    try:
+        left = reader if opener is ipc.open_stream else [reader[i] for i in range(4)]
+        print("read", sum(each.num_rows for each in left), first["x"][1999])
+    except ipc.FormatError as error:
+        print("refused", first["x"][1999], error)
+
 
 CHANGES = {
     # Pages that are gone cannot be read; that the kernel ends the process cannot be avoided.
@@ -449,7 +442,7 @@ def test_a_file_that_is_cut_short_is_an_error_unless_it_is_mapped(
 ) -> None:
     path = tmp_path / ("x.arrow" if kind == "file" else "x.arrows")
     path.write_bytes(FILE if kind == "file" else STREAM)
-    shown = run_python(BEGIN + CHANGED, path, how, way)
+    shown = run_function(read_what_changes, path, how, way)
     expected = CHANGES[how, way]
     if isinstance(expected, signal.Signals):
         assert shown.returncode == -expected, shown.stdout + shown.stderr
@@ -475,47 +468,41 @@ def test_a_file_that_is_empty_or_too_short_when_it_is_opened(tmp_path: Path) -> 
 
 # -- sinks that fail -----------------------------------------------------------------------------------------
 
-#: What is tried against a full or failing disk: each writes to `path`, which may be there.
-WORK = """
-path, kinds, given = sys.argv[1], sys.argv[2].split(), sys.argv[3]
-(first, *rest) = ipc.open_stream(bytes.fromhex(given))
 
-def fill(writer, count=200):
+def fill(writer: Any, count: int = 200) -> None:
     with writer:
         for _ in range(count):
-            writer.write_batch(first)
+            writer.write_batch(PARTS[0])
 
-def work(kind):
-    if kind == "file":
-        fill(ipc.new_file(path, first.schema))
-    elif kind == "compressed":
-        fill(ipc.new_stream(path, first.schema, compression="lz4"), 2000)
-    elif kind == "append":
-        fill(ipc.new_file(path, append=True))
-    elif kind == "recover":
-        data = bytearray()
-        fill(ipc.new_file(data, first.schema))
-        ipc.recover(data, into=path, resync=True)
-    elif kind == "tensor":
-        import numpy
-        ipc.write_tensor(numpy.zeros(4_000_000), path)
 
-def tell(kind):
-    # Which error it was, whether it names the path, what is there afterwards, and how many batches of it.
+SCHEMA = PARTS[0].schema
+#: What is tried against a full or failing disk: each writes to a path, where something may be.
+KINDS: dict[str, Callable[[str], Any]] = {
+    "file": lambda path: fill(ipc.new_file(path, SCHEMA)),
+    "compressed": lambda path: fill(ipc.new_stream(path, SCHEMA, compression="lz4"), 2000),
+    "append": lambda path: fill(ipc.new_file(path, append=True)),
+    "recover": lambda path: ipc.recover(arrays.ipc_bytes(PARTS[:1] * 200, "file"), into=path, resync=True),
+    "tensor": lambda path: ipc.write_tensor(np.zeros(4_000_000), path),
+}
+
+
+def tell(kind: str, path: str) -> None:
+    """Say which error it was, whether it names the path and nothing lies beside it, and how many batches are there."""
     try:
-        work(kind)
+        KINDS[kind](path)
         print("done")
     except OSError as error:
         os.environ.pop("FAULT", None)
         with ipc.open_file(path, memory_map=False) as reader:
             beside = os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
-            print(errno.errorcode[error.errno], error.filename == path, beside, reader.num_record_batches)
-"""
-KINDS = ["file", "compressed", "append", "recover", "tensor"]
+            print(errno.errorcode[error.errno or 0], error.filename == path, beside, reader.num_record_batches)
 
 
-#: What they write.
-SMALL = ipc_bytes(PARTS[0], schema=PARTS[0].schema).hex()
+def tell_all(path: str, most: str) -> None:
+    if int(most):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
+    for kind in KINDS:
+        tell(kind, path)
 
 
 @pytest.fixture
@@ -530,13 +517,7 @@ def untouched(old: Path) -> bool:
 
 
 def test_a_limit_of_the_file_size_leaves_the_old_file(old: Path) -> None:
-    code = """
-import resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000,) * 2)
-for kind in kinds:
-    tell(kind)
-"""
-    shown = run_python(BEGIN + WORK + code, old, " ".join(KINDS), SMALL)
+    shown = run_function(tell_all, old, 1_000_000)
     assert shown.stdout.splitlines() == ["EFBIG True True 1"] * len(KINDS), shown.stderr
     assert untouched(old)
 
@@ -557,7 +538,7 @@ def small_disk(folder: Path, size: str = "2m") -> Iterator[Path]:
 def test_a_full_disk_leaves_the_old_file_and_has_room_again(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as folder:
         path = arrays.stored(folder / "x", PARTS[1])
-        shown = run_python(BEGIN + WORK + "for kind in kinds: tell(kind)", path, " ".join(KINDS), SMALL)
+        shown = run_function(tell_all, path, 0)
         assert shown.stdout.splitlines() == ["ENOSPC True True 1"] * len(KINDS), shown.stderr
         assert untouched(path)
         with ipc.new_file(path, append=True) as writer:  # what failed took no room
@@ -589,21 +570,26 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shared_library(Path(source), "-ldl")
 
 
-@pytest.mark.nosanitize  # LD_PRELOAD
-@pytest.mark.parametrize("kind", ["file", "append", "recover"])
-def test_a_disk_that_fails_leaves_the_old_file(old: Path, failing: Path, kind: str) -> None:
-    code = """
-for number, (call, after, code) in enumerate(eval(sys.argv[4]), 1):
-    fault = {"FAULT": call, "FAULT_AFTER": after, "FAULT_ERRNO": code, "FAULT_ROUND": number}
-    os.environ.update({name: str(value) for name, value in fault.items()})
-    tell(kinds[0])
-"""
+def faults_of(kind: str) -> list[tuple[str, int, int]]:
     # Appending closes the old file, which was only read, before it closes the new one.
     faults = [fault for fault in FAULTS if kind != "append" or fault[0] != "close"]
     # Last, because it leaves the new file: renamed already, and perhaps not for ever.
-    faults.sort(key=lambda fault: fault[:2] == ("fsync", 2))
-    environment = {**os.environ, "LD_PRELOAD": str(failing), "FAULT_IN": str(old.parent)}
-    shown = run_python(BEGIN + WORK + code, old, kind, SMALL, faults, env=environment)
+    return sorted(faults, key=lambda fault: fault[:2] == ("fsync", 2))
+
+
+def tell_of_faults(kind: str, path: str) -> None:
+    for number, (call, after, code) in enumerate(faults_of(kind), 1):
+        fault = {"FAULT": call, "FAULT_AFTER": after, "FAULT_ERRNO": code, "FAULT_ROUND": number}
+        os.environ.update({name: str(value) for name, value in fault.items()})
+        tell(kind, path)
+
+
+@pytest.mark.nosanitize  # LD_PRELOAD
+@pytest.mark.parametrize("kind", ["file", "append", "recover"])
+def test_a_disk_that_fails_leaves_the_old_file(old: Path, failing: Path, kind: str) -> None:
+    faults = faults_of(kind)
+    preloaded = {**environment(), "LD_PRELOAD": str(failing), "FAULT_IN": str(old.parent)}
+    shown = run_function(tell_of_faults, kind, old, env=preloaded)
     *failed, (renamed, _) = zip(shown.stdout.splitlines(), [fault[2] for fault in faults], strict=True)
     for line, errno_ in failed:
         assert line == f"{errno.errorcode[errno_]} True True 1", shown.stderr

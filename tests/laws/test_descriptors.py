@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import resource
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from helpers.memory import descriptors, interrupted
-from helpers.processes import rounds, run_python
+from helpers.processes import printed, rounds, run_function
 
 import arrowipc as ipc
 from arrowipc import opening
@@ -99,22 +100,18 @@ def test_what_was_read_holds_no_descriptor_nor_does_what_was_refused(paths, way)
     assert any(not isinstance(each, Exception) for each in kept) or way in ("read_tensor", "read_message")
 
 
-def test_more_tables_than_the_process_may_have_descriptors(paths):
-    """As who reads thousands of shards keeps them."""
-    code = """
-import resource, sys
-import arrowipc as ipc
-resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-kept = []
-for _ in range(100):
-    for path in sys.argv[1:]:
+def keep_many_tables(*paths: str) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+    kept = []
+    for path in paths * 100:
         with ipc.open(path) as reader:
             kept.append(reader.read_all())
-assert all(table["x"][-1] == 19_999 for table in kept)
-"""
-    given = [str(paths["file, whole"]), str(paths["stream, whole"])]
-    done = run_python(code, *given)
-    assert done.returncode == 0, done.stderr
+    assert all(table["x"][-1] == 19_999 for table in kept)
+
+
+def test_more_tables_than_the_process_may_have_descriptors(paths):
+    """As who reads thousands of shards keeps them."""
+    printed(run_function(keep_many_tables, paths["file, whole"], paths["stream, whole"]))
 
 
 class Failing:

@@ -3,13 +3,19 @@
 Writers are children that are killed, or their work is done between any two looks of a follower at the file.
 """
 
-import json
 import os
+import random
+import signal
+import struct
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.arrays import batch_of
-from helpers.processes import rounds, run_python
+from helpers.processes import printed, rounds, run_function
 
 import arrowipc as ipc
 from arrowipc.sources import followed
@@ -17,43 +23,47 @@ from arrowipc.sources import followed
 #: Each writer of a stream reads what those before it wrote: ten streams take a tenth of the time of a long one.
 STREAMS, KILLS = rounds(1, 10), rounds(12, 40)
 
-HARNESS = """
-import json, os, random, signal, struct, sys, time
-from contextlib import suppress
-import arrowipc as ipc
+GROWING = ipc.schema({"x": "int64", "w": ipc.types.dictionary(ipc.types.int32(), ipc.types.utf8())})
 
-path, kills, seed = sys.argv[1], *map(int, sys.argv[2:])
-dice = random.Random(seed)
-schema = ipc.schema({"x": "int64", "w": ipc.types.dictionary(ipc.types.int32(), ipc.types.utf8())})
-seen = {"kills": kills, "torn": 0}
 
-def batch(number):
-    # Of many sizes; every third one brings a new word, and now and then the words begin again.
+def growing(number: int) -> ipc.RecordBatch:
+    """A batch of a size of its own; every third one brings a new word, and now and then the words begin again."""
     rows = 1 + number * 7919 % 50 * (10000 if number % 4 == 0 else 1)
     words = [f"word {i}" for i in range(number - number % 20, number + 1, 3)] or ["none"]
-    return ipc.RecordBatch.from_pydict({"x": [number] * rows, "w": (words * rows)[:rows]}, schema)
+    return ipc.RecordBatch.from_pydict({"x": [number] * rows, "w": (words * rows)[:rows]}, GROWING)
 
-def read(reader, first):
-    # The numbers of the next batches, each of which has to be the one that was written.
+
+def count_up(reader: Any, first: int = 0) -> int:
+    """The number behind the next batches, each of which has to be the one that was written."""
     with suppress(ipc.TruncatedError):
         for each in reader:
-            assert each == batch(first), (first, each)
+            assert each == growing(first), (first, each)
             first += 1
     return first
 
-def write(told):
+
+def write_on(path: str, told: int) -> None:
+    """Append to a stream, and tell the number of each batch, until somebody kills us, or our parent."""
     parent = os.getppid()
-    with ipc.new_stream(path, schema, append=True, dictionary_deltas=True, durable=False) as writer:
+    with ipc.new_stream(path, GROWING, append=True, dictionary_deltas=True, durable=False) as writer:
         number = 0
         if os.path.getsize(path):
             with suppress(ipc.TruncatedError):  # no schema yet
-                number = read(ipc.open_stream(path, follow=True, timeout=0), 0)
-        while os.getppid() == parent:  # which may be killed by its timeout
-            writer.write(batch(number))
+                number = count_up(ipc.open_stream(path, follow=True, timeout=0))
+        while os.getppid() == parent:
+            writer.write(growing(number))
             os.write(told, struct.pack("<q", number))
             number += 1
 
-def forked(work, *arguments):
+
+def follow(path: str) -> None:
+    with ipc.open_stream(path, follow=True, timeout=60) as reader:
+        count = count_up(reader)
+        assert reader.decoder.at_end
+    assert count == count_up(ipc.open_stream(path)), count
+
+
+def forked(work: Callable[..., None], *arguments: Any) -> int:
     child = os.fork()
     if child == 0:
         code = 1
@@ -64,51 +74,44 @@ def forked(work, *arguments):
             os._exit(code)
     return child
 
-def follow():
-    with ipc.open_stream(path, follow=True, timeout=60) as reader:
-        count = read(reader, 0)
-        assert reader.decoder.at_end
-    assert count == read(ipc.open_stream(path), 0), count
 
-followers = [forked(follow) for _ in range(2)]
-reader, count, last = None, 0, -1
-for _ in range(kills):
-    told, telling = os.pipe()
-    child = forked(write, telling)
-    os.close(telling)
-    if dice.random() < 0.8:  # else it may be killed while it opens the stream
-        last, = struct.unpack("<q", os.read(told, 8))
-    time.sleep(dice.random() * 0.05)
-    if dice.random() < 0.7:  # in the middle of a batch
-        size, end = os.stat(path).st_size if last >= 0 else 0, time.monotonic() + 1
-        while last >= 0 and os.stat(path).st_size == size and time.monotonic() < end:
-            pass
-    os.kill(child, signal.SIGKILL)
-    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    while data := os.read(told, 8):
-        last, = struct.unpack("<q", data)
-    os.close(told)
-    if last >= 0:
-        reader = reader or ipc.open_stream(path, follow=True, timeout=0)
-        count = read(reader, count)
-        seen["torn"] += reader.following.rest() > 0
-        assert count in (last + 1, last + 2), (count, last)
-with ipc.new_stream(path, schema, append=True) as writer:
-    pass
-assert read(ipc.open_stream(path), 0) == count
-for child in followers:
-    assert os.waitpid(child, 0)[1] == 0
-print(json.dumps({**seen, "batches": count}))
-"""
+def kill_writers(path: str, kills: str, seed: str) -> None:
+    dice = random.Random(int(seed))
+    followers = [forked(follow, path) for _ in range(2)]
+    reader, count, last, torn = None, 0, -1, 0
+    for _ in range(int(kills)):
+        told, telling = os.pipe()
+        child = forked(write_on, path, telling)
+        os.close(telling)
+        if dice.random() < 0.8:  # else it may be killed while it opens the stream
+            (last,) = struct.unpack("<q", os.read(told, 8))
+        time.sleep(dice.random() * 0.05)
+        if dice.random() < 0.7:  # in the middle of a batch
+            size, end = os.stat(path).st_size if last >= 0 else 0, time.monotonic() + 1
+            while last >= 0 and os.stat(path).st_size == size and time.monotonic() < end:
+                pass
+        os.kill(child, signal.SIGKILL)
+        assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        while data := os.read(told, 8):
+            (last,) = struct.unpack("<q", data)
+        os.close(told)
+        if last >= 0:
+            reader = reader or ipc.open_stream(path, follow=True, timeout=0)
+            count = count_up(reader, count)
+            torn += reader.following.rest() > 0
+            assert count in (last + 1, last + 2), (count, last)
+    ipc.new_stream(path, GROWING, append=True).close()
+    assert count_up(ipc.open_stream(path)) == count
+    for child in followers:
+        assert os.waitpid(child, 0)[1] == 0
+    print(f"{kills} kills, {torn} torn, {count} batches")
 
 
 @pytest.mark.nosanitize
 @pytest.mark.campaign
 def test_a_killed_writer_loses_at_most_the_batch_that_it_was_writing(tmp_path: Path):
     for seed in range(7, 7 + STREAMS):
-        found = run_python(HARNESS, tmp_path / f"{seed}.arrows", KILLS, seed, timeout=60 + 5 * KILLS)
-        assert found.returncode == 0, (seed, found.stderr[-3000:])
-        print(json.loads(found.stdout))
+        print(printed(run_function(kill_writers, tmp_path / f"{seed}.arrows", KILLS, seed, timeout=60 + 5 * KILLS)))
 
 
 def stream_of(path: Path, *values: int) -> bytes:

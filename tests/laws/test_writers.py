@@ -6,6 +6,10 @@ rows of those that were closed before.
 
 import errno
 import os
+import random
+import signal
+import sys
+import time
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
@@ -14,7 +18,7 @@ from typing import Any
 import pytest
 from helpers.arrays import batch_of, column_of, ipc_bytes
 from helpers.memory import descriptors
-from helpers.processes import printed, rounds, run_python, start
+from helpers.processes import printed, rounds, run_function, start
 
 import arrowipc as ipc
 from arrowipc import existing
@@ -159,24 +163,21 @@ def test_a_stream_that_somebody_appends_to_is_not_replaced(tmp_path, name):
     assert [column_of(each) for each in tmp_path.iterdir() if each != path] == [[2]] * (begun is not None)
 
 
-HARNESS = """
-import errno, os, random, sys, time
-import arrowipc as ipc
-path, work, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-sys.stdin.readline()
-done = 0
-while done < count:
-    try:
-        if work == "recover":
-            ipc.recover(path, into=path, durable=False)
-        else:
-            with ipc.new_stream(path, append=True, durable=False) as writer:
-                writer.write({"x": [int(work) + done]})
-        done += 1
-    except OSError as error:  # another one is at work
-        assert error.errno == errno.EBUSY or (work == "recover" and error.errno == errno.ESTALE), error
-        time.sleep(random.random() / 1000)
-"""
+def work_on(path: str, work: str, count: str) -> None:
+    sys.stdin.readline()
+    done = 0
+    while done < int(count):
+        try:
+            if work == "recover":
+                ipc.recover(path, into=path, durable=False)
+            else:
+                with ipc.new_stream(path, append=True, durable=False) as writer:
+                    writer.write({"x": [int(work) + done]})
+            done += 1
+        except OSError as error:  # another one is at work
+            if error.errno not in (errno.EBUSY, *[errno.ESTALE] * (work == "recover")):
+                raise
+            time.sleep(random.random() / 1000)
 
 
 @pytest.mark.campaign
@@ -184,7 +185,7 @@ def test_processes_that_append_to_a_stream_and_replace_it_lose_no_row(tmp_path):
     path, count = tmp_path / "x.arrows", rounds(20, 1000)
     path.write_bytes(ipc_bytes(batch_of(-1), "stream"))
     works = [0, count, 2 * count, "recover"]
-    children = [start("-c", HARNESS, path, work, count) for work in works]
+    children = [start(work_on, path, work, count) for work in works]
     for child in children:
         child.stdin.write("go\n")
         child.stdin.flush()
@@ -195,45 +196,37 @@ def test_processes_that_append_to_a_stream_and_replace_it_lose_no_row(tmp_path):
     assert not list(tmp_path.glob(".*.tmp"))
 
 
-FORKED = """
-import os, signal, sys, time
-import arrowipc as ipc
-path, way = sys.argv[1:]
-schema = ipc.schema({"x": "int64"})
-writer = ipc.new_stream(path, schema, append=True, durable=False)
-writer.write({"x": [1]})
-child = os.fork()
-if child == 0:
-    if way == "stays":
-        time.sleep(60)
-    try:  # what a child does with the writer takes no lock away
-        writer.abandon("") if way == "abandons" else sys.exit()
+def fork_a_writer(path: str, way: str) -> None:
+    append = WRITERS["append to a stream"]
+    writer = append(path)
+    writer.write(batch_of(1))
+    child = os.fork()
+    if child == 0:
+        if way == "stays":
+            time.sleep(60)
+        try:  # what a child does with the writer takes no lock away
+            writer.abandon("") if way == "abandons" else sys.exit()
+        finally:
+            os._exit(0)
+    try:
+        if way != "stays":
+            os.waitpid(child, 0)
+            with pytest.raises(OSError, match="in use by another writer"):
+                append(path)
+        writer.write(batch_of(2))
+        writer.close()
+        with append(path) as writer:
+            writer.write(batch_of(3))
+        ipc.recover(path, into=path, durable=False)
+        append(path).abandon("")
+        with append(path) as writer:
+            writer.write(batch_of(4))
     finally:
-        os._exit(0)
-try:
-    if way != "stays":
-        os.waitpid(child, 0)
-        try:
-            ipc.new_stream(path, append=True)
-            raise SystemExit("the lock was lost")
-        except OSError as error:
-            assert "in use by another writer" in str(error), error
-    writer.write({"x": [2]})
-    writer.close()
-    with ipc.new_stream(path, append=True, durable=False) as writer:
-        writer.write({"x": [3]})
-    ipc.recover(path, into=path, durable=False)
-    refused = ipc.new_stream(path, append=True, durable=False)
-    refused.abandon("")
-    with ipc.new_stream(path, append=True, durable=False) as writer:
-        writer.write({"x": [4]})
-finally:
-    if way == "stays":
-        os.kill(child, signal.SIGKILL)
-print(ipc.open_stream(path).read_all().to_pydict()["x"])
-"""
+        if way == "stays":
+            os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("way", ["stays", "ends", "abandons"])
 def test_a_lock_ends_with_its_writer_whatever_children_were_forked(tmp_path, way):
-    assert printed(run_python(FORKED, tmp_path / "x", way)) == "[1, 2, 3, 4]\n"
+    printed(run_function(fork_a_writer, tmp_path / "x", way))
+    assert column_of(tmp_path / "x") == [1, 2, 3, 4]

@@ -6,7 +6,6 @@ import io
 import os
 import re
 import struct
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, forge
 from helpers.arrays import column_of, ipc_bytes, read
+from helpers.processes import start
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
@@ -290,28 +290,23 @@ def test_reading_a_file_and_linking_to_it_is_no_change(path):
     assert column_of(path) == [0, 1]
 
 
-APPENDING = """
-import os, sys, time
-import arrowipc as ipc
-path, own = sys.argv[1], int(sys.argv[2])
-sys.stdin.readline()
-lost = 0
-for x in range(own, own + 10):
-    try:
-        with ipc.new_file(path, append=True, durable=False) as writer:
-            writer.write({"x": [x]})
-    except OSError as error:
-        assert ".kept" in str(error), error
-        lost += 1
-print(lost)
-"""
+def append_ten(path: str, own: str) -> None:
+    sys.stdin.readline()
+    lost = 0
+    for x in range(int(own), int(own) + 10):
+        try:
+            with ipc.new_file(path, append=True, durable=False) as writer:
+                writer.write({"x": [x]})
+        except OSError as error:
+            if ".kept" not in str(error):
+                raise
+            lost += 1
+    print(lost)
 
 
 def test_processes_that_append_to_one_file_lose_no_row(path):
     """Each row is in the file, or in a file that is kept; and as many are kept as there were errors."""
-    command = [sys.executable, "-c", APPENDING, str(path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    children = [subprocess.Popen([*command, str(own)], **pipes) for own in range(0, 40, 10)]
+    children = [start(append_ten, path, own) for own in range(0, 40, 10)]
     for child in children:
         child.stdin.write("go\n")
         child.stdin.flush()

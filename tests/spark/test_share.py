@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,10 +144,24 @@ def test_what_is_sent_by_whoever_has_the_name_is_validated() -> None:
         assert shared.value.to_pydict() == {"x": [1, 2, 3]}
 
 
+def squat(name: str, want_data: str) -> None:
+    """As another user, send bodies inline: there is no memory to tell of that anybody would map."""
+    asked: list[bytes] = []
+    rows = pa.table({"x": [1]})
+    with dissociated.Server({"warm": rows}, "unix") as server, dissociated.connect(server.uri, "warm") as reader:
+        reader.read_all()  # whatever this imports may lie where the other user cannot read
+    os.setgid(65534)
+    os.setuid(65534)
+    with dissociated.Server(lambda name: asked.append(name) or rows, "unix", name, want_data=int(want_data)):
+        print("listens", flush=True)
+        sys.stdin.read()
+    print(len(asked), "asked", flush=True)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user, too")
 def test_a_name_that_another_user_has_taken_is_not_asked() -> None:
     shared = Shared("taken", new_tag(), new_tag())
-    with start("-c", SQUATTER, f"@arrowipc-share-{os.getuid()}-taken", shared._want_data) as squatter:
+    with start(squat, f"@arrowipc-share-{os.getuid()}-taken", shared._want_data) as squatter:
         assert squatter.stdout is not None
         assert squatter.stdin is not None
         assert squatter.stdout.readline() == "listens\n"
@@ -154,21 +169,6 @@ def test_a_name_that_another_user_has_taken_is_not_asked() -> None:
             _ = shared.value
         squatter.stdin.close()
         assert squatter.stdout.read() == "0 asked\n"
-
-
-#: Sends bodies inline: it has no memory to tell of that we would map.
-SQUATTER = """
-import os, sys, time
-import arrowipc.dissociated.transports.sockets, arrowipc.dissociated.server, pyarrow as pa
-from arrowipc import MessageReader, dissociated
-asked = []
-os.setgid(65534), os.setuid(65534)
-find = lambda name: asked.append(name) or pa.table({"x": [1]})
-with dissociated.Server(find, "unix", sys.argv[1], want_data=int(sys.argv[2])):
-    print("listens", flush=True)
-    sys.stdin.read()
-print(len(asked), "asked", flush=True)
-"""
 
 
 def test_without_a_session_it_says_what_to_do() -> None:

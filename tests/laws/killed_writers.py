@@ -1,0 +1,180 @@
+"""Kills writers of a path at any moment, in a process of its own, and looks at what they leave."""
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import arrowipc as ipc
+
+ROWS, BATCHES = 4000, 3
+SCHEMA = ipc.schema({"x": "int64"})
+
+Begin = Callable[[], None]
+
+
+def batch(number: int) -> ipc.RecordBatch:
+    return ipc.RecordBatch.from_pydict({"x": [number] * ROWS}, SCHEMA)
+
+
+#: Where the first batch begins, and how many bytes each has.
+FIRST, ONE = 8 + len(SCHEMA.serialize()), ipc.get_record_batch_size(batch(0))
+
+
+def content(source: Path | bytearray) -> list[int]:
+    """The number of each batch of a complete file."""
+    with ipc.open_file(source, memory_map=False, validate="strict") as reader:
+        numbers = [each["x"][0] for each in reader]
+        assert all(each["x"][-1] == number for each, number in zip(reader, numbers, strict=True))
+        return numbers
+
+
+class Writing:
+    """Writes a new file each time, which replaces what is there, now and then nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "x.arrow"
+
+    def prepare(self, number: int) -> None:
+        if number % 3 == 0:
+            self.path.unlink(missing_ok=True)
+
+    def work(self, number: int, **options: bool) -> None:
+        with ipc.new_file(self.path, SCHEMA, durable=number % 4 == 0, **options) as writer:
+            for _ in range(BATCHES):
+                writer.write_batch(batch(number))
+
+    def state(self) -> list[int] | None:
+        """The batches that are there; None where nothing is."""
+        return content(self.path) if self.path.exists() else None
+
+    def expected(self, old: list[int] | None, number: int) -> list[int]:
+        return [number] * BATCHES
+
+
+class Appending(Writing):
+    def prepare(self, number: int) -> None:
+        if number % 20 == 0 or not self.path.exists():
+            super().work(1)
+
+    def work(self, number: int, **options: bool) -> None:
+        super().work(number, append=True)
+
+    def expected(self, old: list[int] | None, number: int) -> list[int]:
+        return [*(old or ()), *[number] * BATCHES]
+
+
+class Recovering(Writing):
+    """Recovers a torn file into itself."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        super().work(7)
+        self.torn = self.path.read_bytes()[: FIRST + 2 * ONE + 100]
+
+    def prepare(self, number: int) -> None:
+        self.path.write_bytes(self.torn)
+
+    def work(self, number: int, **options: bool) -> None:
+        ipc.recover(self.path, into=self.path, durable=number % 4 == 0)
+
+    def state(self) -> list[int] | None:
+        return [] if self.path.read_bytes() == self.torn else super().state()
+
+    def expected(self, old: list[int] | None, number: int) -> list[int]:
+        return [7] * 2
+
+
+KINDS: dict[str, type[Writing]] = {"write": Writing, "append": Appending, "recover": Recovering}
+
+
+class Killer:
+    """Kills children that write, at moments such that a third comes to its end."""
+
+    def __init__(self, writing: Writing) -> None:
+        self.writing, self.folder = writing, writing.path.parent
+        self.dice, self.reach = random.Random(1), 2.0
+        self.seen = {"old": 0, "new": 0, "absent": 0, "left": 0, "recovered": 0}
+        self.slow, self.fast = self.measured(0), self.measured(1)
+
+    def measured(self, number: int) -> float:
+        """The median of what works take that come to their end."""
+        times = []
+        for _ in range(7):
+            self.writing.prepare(number)
+            begun = time.monotonic()
+            self.writing.work(number)
+            times.append(time.monotonic() - begun)
+        return sorted(times)[3]
+
+    def is_partial(self) -> bool:
+        return any(name.endswith(".tmp") for name in os.listdir(self.folder))
+
+    def kill(self, number: int) -> None:
+        ready, begun = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(ready)
+            try:
+                os.close(begun)
+                self.writing.work(number)
+            finally:
+                os._exit(0)
+        os.close(begun)
+        os.read(ready, 1)
+        os.close(ready)
+        aimed = number % 5 == 4
+        if aimed:
+            # A part is there for a short moment only, which no time hits for certain.
+            while not self.is_partial() and os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+                pass
+        else:
+            time.sleep(self.dice.random() * self.reach * (self.fast if number % 4 else self.slow))
+        os.kill(child, signal.SIGKILL)
+        ended = os.WIFEXITED(os.waitpid(child, 0)[1])
+        # What is forked takes longer than what was measured, how much longer is the machine's: a third shall end.
+        if not aimed:
+            self.reach *= 0.8 if ended else 1.1
+
+    def sweep(self, most: int) -> None:
+        """Recover what lies beside the path, and remove it."""
+        for left in self.folder.iterdir():
+            if left != self.writing.path:
+                assert left.name.startswith(".x.arrow."), left
+                assert left.suffix == ".tmp"
+                self.recover(left, most)
+                left.unlink()
+
+    def recover(self, left: Path, most: int) -> None:
+        """Of the bytes that are there, all batches that are whole: no more, no fewer."""
+        size = left.stat().st_size
+        whole = min(max(size - FIRST, 0) // ONE, most)
+        for resync in (False, True):
+            target = bytearray()
+            try:
+                report = ipc.recover(left, into=target, resync=resync)
+            except ipc.FormatError:
+                if size >= FIRST:
+                    raise
+                continue
+            assert size >= FIRST, f"{size} bytes have no schema"
+            assert report.num_batches == len(content(target)) == whole, (report, size)
+        self.seen["left"] += 1
+        self.seen["recovered"] += whole
+
+
+def run(kind: str, folder: str, kills: str) -> None:
+    writing = KINDS[kind](Path(folder))
+    killer = Killer(writing)
+    for number in range(1, int(kills) + 1):
+        writing.prepare(number)
+        old = writing.state()
+        killer.kill(number)
+        now, new = writing.state(), writing.expected(old, number)
+        assert now in (old, new), (old, now)
+        killer.seen["absent" if now is None else "old" if now == old else "new"] += 1
+        killer.sweep(len(new))
+    print(json.dumps(killer.seen))
