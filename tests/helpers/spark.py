@@ -30,6 +30,22 @@ if TYPE_CHECKING:
     from arrowipc.spark import ArrowIpcDataSource
 
 FORMAT = "arrowipc_python"
+#: How Spark evaluates: by generated code, or expression by expression.
+WAYS = {"generated": ("CODEGEN_ONLY", "true"), "interpreted": ("NO_CODEGEN", "false")}
+
+
+def evaluate(conf: Callable[[str, Any], None], way: str) -> None:
+    """Let Spark evaluate in one of the `WAYS` until the test ends."""
+    for name, value in zip(("factoryMode", "wholeStage"), WAYS[way], strict=True):
+        conf(f"spark.sql.codegen.{name}", value)
+
+
+def short_names(spark: SparkSession) -> None:
+    """Register the functions of the jar's extension, as `spark.sql.extensions` does when Spark starts."""
+    java: Any = spark._jvm
+    extensions = java.org.apache.spark.sql.SparkSessionExtensions()
+    java.org.arrowipc.spark.payloads.ArrowIpcExtensions().apply(extensions)
+    extensions.registerFunctions(spark._jsparkSession.sessionState().functionRegistry())  # type: ignore[attr-defined]
 
 
 def register_python(spark: SparkSession) -> None:

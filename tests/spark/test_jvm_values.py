@@ -10,17 +10,10 @@ import pyarrow as pa
 import pytest
 from helpers.arrays import stored
 from helpers.arrow_columns import COLUMNS, file, held
+from helpers.spark import WAYS, evaluate
 from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-
-#: How Spark evaluates: by generated code, or expression by expression.
-WAYS = {"generated": ("CODEGEN_ONLY", "true"), "interpreted": ("NO_CODEGEN", "false")}
-
-
-def evaluate(conf: Any, way: str) -> None:
-    for name, value in zip(("factoryMode", "wholeStage"), WAYS[way], strict=True):
-        conf(f"spark.sql.codegen.{name}", value)
 
 
 def load(spark: SparkSession, path: Path) -> DataFrame:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import file, stream
+from helpers.spark import WAYS, evaluate, short_names
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 from pyspark.sql.types import StructType
@@ -24,8 +25,6 @@ FUNCTION = f"arrowipc.`{DDL}`.from_arrow"
 SMALL = pa.record_batch({"id": [1, 2, 3], "word": ["a", None, "c"]})
 OTHER = pa.record_batch({"word": ["x", "yy"], "id": [10, 20]})
 ROWS = [(1, "a"), (2, None), (3, "c")]
-#: How Spark evaluates: by generated code, or expression by expression.
-WAYS = {"generated": ("CODEGEN_ONLY", "true"), "interpreted": ("NO_CODEGEN", "false")}
 
 
 @pytest.fixture
@@ -45,8 +44,7 @@ def payloads(spark: SparkSession) -> DataFrame:
 def test_results_are_right_wherever_spark_keeps_them(
     spark: SparkSession, payloads: DataFrame, conf: Any, way: str
 ) -> None:
-    for name, value in zip(("factoryMode", "wholeStage"), WAYS[way], strict=True):
-        conf(f"spark.sql.codegen.{name}", value)
+    evaluate(conf, way)
     other = [(10, "x"), (20, "yy")]
     p, q = [ROWS, None, other], [other + ROWS, ROWS, []]
 
@@ -185,11 +183,7 @@ def test_the_catalog_leaves_files_and_tables_alone(spark: SparkSession, payloads
 
 
 def test_the_extension_gives_it_a_short_name(spark: SparkSession, payloads: DataFrame) -> None:
-    """As `spark.sql.extensions` does when Spark starts."""
-    java: Any = spark._jvm
-    extensions = java.org.apache.spark.sql.SparkSessionExtensions()
-    java.org.arrowipc.spark.payloads.ArrowIpcExtensions().apply(extensions)
-    extensions.registerFunctions(spark._jsparkSession.sessionState().functionRegistry())  # type: ignore[attr-defined]
+    short_names(spark)
     query = f"SELECT host, inline(from_arrow(p, '{DDL}')) FROM payloads"
     assert [tuple(row) for row in spark.sql(query).limit(3).collect()] == [("h0", *row) for row in ROWS]
     broken = "SELECT from_arrow(CAST(host AS BINARY), 'id bigint'{}) AS r FROM payloads"

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers.processes import rounds
+from helpers.spark import WAYS, evaluate, short_names
 from helpers.twins import TYPES
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F, types as st
@@ -124,10 +125,9 @@ def test_every_type_of_spark(spark: SparkSession, conf: Any, compression: Any) -
         check(frame.groupBy(F.col("id") % 2).agg(F.collect_list(F.struct(*frame.columns)).alias("rows")), compression)
 
 
-@pytest.mark.parametrize("way", [("CODEGEN_ONLY", "true"), ("NO_CODEGEN", "false")])
-def test_groups_structs_and_constants_in_sql(spark: SparkSession, conf: Any, way: tuple[str, str]) -> None:
-    for name, value in zip(("factoryMode", "wholeStage"), way, strict=True):
-        conf(f"spark.sql.codegen.{name}", value)
+@pytest.mark.parametrize("way", WAYS)
+def test_groups_structs_and_constants_in_sql(spark: SparkSession, conf: Any, way: str) -> None:
+    evaluate(conf, way)
     spark.conf.set(CATALOG, CATALOG_CLASS)
 
     def read(call: str) -> list[Any]:
@@ -153,10 +153,7 @@ def test_groups_structs_and_constants_in_sql(spark: SparkSession, conf: Any, way
 
 
 def test_the_extension_gives_it_a_short_name(spark: SparkSession) -> None:
-    java: Any = spark._jvm
-    extensions = java.org.apache.spark.sql.SparkSessionExtensions()
-    java.org.arrowipc.spark.payloads.ArrowIpcExtensions().apply(extensions)
-    extensions.registerFunctions(spark._jsparkSession.sessionState().functionRegistry())  # type: ignore[attr-defined]
+    short_names(spark)
     cell = spark.sql("SELECT to_arrow(array(struct(id)), map('compression', 'zstd')) AS p FROM range(1)").first()
     assert batch_of(cell.p).to_pylist() == [{"id": 0}]
     for call, words in (("to_arrow(id)", "takes one array of structs"), ("to_arrow()", "expected to_arrow")):
