@@ -66,23 +66,11 @@ def test_021_offsets_and_lengths(kind, path, lie):
     PLACES[kind][1](path, lie)
 
 
-@pytest.mark.parametrize("path", SCHEMA_OFFSETS)
-@pytest.mark.parametrize("step", [-8, -4, -2, -1, 1, 2, 4, 8, 16])
-def test_021_small_shifts_give_values_or_an_error(path, step):
-    whole = message(FULL)
-    value = (read(whole, path) + step) % 2**31
-    drive.survives(stream(patch(whole, path, value)), (drive.from_bytes,))
-
-
 @pytest.mark.parametrize("root", [0, 3, 4, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
 def test_021_root_offset(root):
     for whole in (message(ONE), message(ROWS)):
         broken = whole[:8] + root.to_bytes(4, "little") + whole[12:]
-        data = stream(broken) if whole == message(ONE) else stream(ONE, broken)
-        if root != 4:
-            refuse_stream(data, FormatError)
-        else:
-            drive.survives(data)
+        refuse_stream(stream(broken) if whole == message(ONE) else stream(ONE, broken), FormatError)
 
 
 def test_021_vtable_sizes():

@@ -4,7 +4,6 @@ import io
 import itertools
 import random
 import socket
-import threading
 from contextlib import suppress
 
 import pyarrow as pa
@@ -199,21 +198,6 @@ def values_of(source) -> list:
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 64])
 def test_122_short_reads(size):
     assert values_of(ShortReads(STREAM, itertools.repeat(size))) == [[1, 2, 3]] * 3
-
-
-def test_122_sockets():
-    left, right = socket.socketpair()
-
-    def feed() -> None:
-        with left:
-            for start in range(0, len(STREAM), 11):
-                left.sendall(STREAM[start : start + 11])
-
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    with right, right.makefile("rb") as source:
-        assert values_of(source) == [[1, 2, 3]] * 3
-    feeder.join()
 
 
 def test_122_a_batch_is_given_before_the_next_one_arrives():

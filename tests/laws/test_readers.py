@@ -2,9 +2,8 @@
 
 import random
 import resource
-import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
@@ -221,68 +220,3 @@ def test_mutants_give_values_or_an_error(kind, codecs, drivers, parts, seed, lev
         for _ in range(10):
             broken = overwritten(data, chance)
             assert len({outcome(driver, broken, validate=level) for driver in drivers}) == 1
-
-
-@given(randoms.batches(most_rows=4), st.integers(0, 2**32))
-def test_mutated_metadata_alone(parts, seed):
-    """All damage inside one message's metadata, where the structure is."""
-    chance = random.Random(seed)
-    messages = forge.split(pyarrow_bytes(parts))
-    with bounded_memory():
-        for _ in range(10):
-            number = chance.randrange(len(messages))
-            size = 8 + struct.unpack_from("<i", messages[number], 4)[0]
-            head = overwritten(messages[number][8:size], chance, cut=0)
-            broken = messages.copy()
-            broken[number] = messages[number][:8] + head + messages[number][size:]
-            for level in LEVELS:
-                outcome(drive.from_bytes, b"".join(broken), validate=level)
-
-
-@given(randoms.batches(most_rows=4, most_columns=3), st.integers(0, 2**32))
-def test_messages_in_any_order(parts, seed):
-    chance = random.Random(seed)
-    messages = forge.split(pyarrow_bytes(parts))
-    shuffled = [chance.choice(messages) for _ in range(len(messages) + 1)]
-    for level in LEVELS:
-        outcome(drive.from_bytes, b"".join(shuffled), validate=level)
-        outcome(drive.from_bytes, b"".join([messages[0], *shuffled]), validate=level)
-
-
-#: A column of each kind that a message describes in a way of its own.
-FEW = pa.record_batch(
-    {
-        "n": [1, None, 3],
-        "t": ["é", None, "abcdefghijklmnop"],
-        "l": [[1, 2], [], None],
-        "d": pa.array(["x", "y", "x"]).dictionary_encode(),
-        "v": pa.array(["a" * 20, "b", None], pa.string_view()),
-    }
-)
-
-
-@pytest.mark.parametrize("codec", [None, "lz4"])
-@pytest.mark.parametrize("level", LEVELS)
-def test_mutated_messages_give_values_or_an_arrow_ipc_error(level, codec):
-    """Of what is not a reader: schemas, and single batches with their dictionaries."""
-    dice = random.Random(20261120)
-    messages = forge.split(pyarrow_bytes([FEW], compression=codec))
-    schema = ipc.read_schema(messages[0])
-    for _ in range(1500):
-        which = dice.randrange(3)
-        root, words, rows = (overwritten(part, dice) if i == which else part for i, part in enumerate(messages))
-        with suppress(ipc.ArrowIpcError):
-            if which == 0:
-                repr(ipc.read_schema(ipc.read_message(root)))
-            batch = ipc.read_record_batch(rows, schema, dictionaries=[words], validate=level)
-            repr(batch)
-            batch.to_pylist()
-
-
-@given(st.binary(max_size=200), st.sampled_from(LEVELS))
-def test_any_bytes(data, level):
-    for opener in (ipc.open_stream, ipc.open_file, ipc.open):
-        with suppress(ipc.ArrowIpcError):
-            list(opener(data, validate=level))
-    with suppress(ipc.ArrowIpcError):
-        list(ipc.MessageReader(data))
