@@ -25,6 +25,7 @@ from arrowipc.arguments import (
     metadata_of,
 )
 from arrowipc.errors import ArrowIpcError, UsageError, missing_package, printable
+from arrowipc.type_numbers import NUMBERED, WIDTHS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,24 +55,6 @@ WIDE_INTEGERS = (
     "integers of 128 bits (Int128 or UInt128 of polars), which the Arrow format does not have: cast them in polars, to "
     "pl.Int64 or pl.Decimal(38, 0)"
 )
-
-#: The numbers that pyarrow gives the types: their places here, by the first word of how they print.
-_WORDS = """
-    null bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 halffloat float double string binary fixed_size_binary
-    date32 date64 timestamp time32 time64 month_interval day_time_interval decimal128 decimal256 list struct
-    sparse_union dense_union dictionary map extension fixed_size_list duration large_string large_binary large_list
-    month_day_nano_interval run_end_encoded string_view binary_view list_view large_list_view decimal32 decimal64
-"""
-NUMBERED = _WORDS.split()
-
-#: Bits of a value, by the same word, for types that do not say it themselves.
-WIDTHS = {
-    "bool": 1,
-    "halffloat": 16,
-    **dict.fromkeys(("date32", "float", "month_interval"), 32),
-    **dict.fromkeys(("date64", "day_time_interval", "double", "duration", "timestamp"), 64),
-    "month_day_nano_interval": 128,
-}
 
 EXTENSION_NAME = b"ARROW:extension:name"
 EXTENSION_METADATA = b"ARROW:extension:metadata"
@@ -177,13 +160,12 @@ class DataType(Described):
     @property
     def id(self) -> int:
         """The number of the type in pyarrow, so that ``pyarrow.types.is_integer(type)`` and its kin work."""
-        return NUMBERED.index(self.word)
+        return NUMBERED.index(self.word or "extension")
 
     @property
     def word(self) -> str:
         """The first word of how the type prints, such as ``"timestamp"``."""
-        text = self._spelling or str(self)
-        return text[: next((i for i, letter in enumerate(text) if letter in "<[("), None)]
+        return (self._spelling or str(self)).partition("<")[0].partition("[")[0].partition("(")[0]
 
     @property
     def bit_width(self) -> int:

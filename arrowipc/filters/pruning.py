@@ -73,7 +73,8 @@ def parsed(filter: Any) -> Condition | Several:
 
 def columns_in(filter: Any) -> list[str]:
     """Names and paths of the columns that a filter is about, each once."""
-    parts, found = [parsed(filter)], {}
+    parts: list[Condition | Several] = [parsed(filter)]
+    found: dict[str, None] = {}
     while parts:
         part = parts.pop()
         if isinstance(part, Condition):

@@ -127,7 +127,7 @@ def without_ids(schema: Schema) -> Schema:
 
 def _exact(schema: Schema) -> tuple[Any, ...]:
     """What schemas that are equal differ in: extension types, and which columns share a dictionary."""
-    ids = [each.id for each in dictionaries_of(schema.fields)]
+    ids = [each.dictionary_id for each in dictionaries_of(schema.fields)]
     return _tags(schema), [i if each is None else ids.index(each) for i, each in enumerate(ids)]
 
 
@@ -393,7 +393,7 @@ class _Parts:
             self._own(array, _wide_offsets(array), array.buffers()[2])
         elif isinstance(kind, (*at.TEXT, *BINARY)):
             self.charge(nbytes_of(array), column)
-            self.same(Array.from_pylist(array.to_pylist(max_values=len(array) + 1), target), target)
+            self.same(Array.from_pylist(array.to_pylist(max_values=len(array) + 1, extensions=False), target), target)
         elif isinstance(kind, at.Struct):
             self._own(array)
             known = {field.name: (child, field) for field, child in zip(kind.fields, array.children, strict=True)}

@@ -180,7 +180,9 @@ def meant(field: Field, options: TypeOptions) -> Field:
 def changed(type_: at.DataType, change: Callable[[Field], Field]) -> at.DataType:
     """The type with other fields for its children; values of dictionaries are one, without a name."""
     if isinstance(type_, at.Dictionary):
-        return at.Dictionary(type_.index_type, change(Field("", type_.value_type)).type, type_.ordered, type_.id)
+        return at.Dictionary(
+            type_.index_type, change(Field("", type_.value_type)).type, type_.ordered, type_.dictionary_id
+        )
     return with_children(type_, [change(child) for child in type_.children])
 
 

@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "arrowipc"
 ROWS = re.findall(
-    r"^\| (`?)(\w+)\1 \| (.*) \|$", (ROOT / "docs/architecture.md").read_text().split("## Words")[0], re.MULTILINE
+    r"^\| (`?)(\w+)\1 \| (.*) \|$",
+    (ROOT / "docs/architecture.md").read_text().split("**One library.**")[0],
+    re.MULTILINE,
 )
 #: Names of the packages, from the lowest to the highest.
 PACKAGES = [name for _, name, _ in ROWS if name != "package"]
@@ -37,8 +39,9 @@ UPWARD_TABLE = {
     "values.from_python values.pickling values.repr encode.batch_writer",
     "columns.tabular": "columns.array columns.record_batch tensors.dense values.from_python values.libraries "
     "values.to_numpy values.to_pandas",
-    # Types and schemas: the PyCapsule method, comparison with those of others, text, serialize(), empty_table().
-    "datatypes": "cdata.export cdata.import_array",
+    # Types and schemas: the PyCapsule method, comparison with those of others, children by name, text, serialize(),
+    # empty_table().
+    "datatypes": "cdata.export cdata.import_array schemas",
     "schemas": "cdata.import_array metadata.schema_tables tables values.repr",
     # Messages: pickles and text.
     "decode.framing": "values.pickling values.repr",
