@@ -1,6 +1,7 @@
 """The calls of UCX that a connection needs: the library and its contexts, workers, messages, memory, listeners.
 
-`ucx_library` finds the library when the program runs; nothing is linked. `ucx_worker.pxd` declares its binary interface.
+`ucx_library` finds the library when the program runs; nothing is linked. `ucx_worker.pxd` declares its binary
+interface.
 
 Every call returns at once; what takes longer is an `Operation` that `Worker.progress` completes. UCX's callbacks run
 without the interpreter inside that call: they write into C structs, and `progress` reads those afterwards.
