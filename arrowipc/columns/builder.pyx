@@ -16,10 +16,10 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, raise_fault
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, shift_offsets, store_int
-from arrowipc.inline.element cimport find_run, run_end, validity, view_data
+from arrowipc.inline.element cimport find_run, run_end, validity
 from arrowipc.inline.fault cimport (
-    FAULT_FULL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault,
-    fail,
+    FAULT_FULL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET,
+    FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, is_list_view
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32
@@ -376,16 +376,20 @@ cdef int measure_views(const ColumnsData* d, int32_t f, const uint8_t* bits, con
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* views = d.extents[field.first_buffer + 1].data
     cdef const Extent* buffers = d.extents + d.views[field.view].first
-    cdef int32_t length, index
-    cdef int64_t i
+    cdef int32_t count = d.views[field.view].count, index
+    cdef int64_t i, length, offset
     for i in range(span.start, span.start + span.count):
         length = load_i32(views + 16 * i)
         if 0 <= length <= 12 or (bits != NULL and not get_bit(bits, i)):
             continue
+        if length < 0:
+            return fail(fault, FAULT_VIEW, f, 1, i, length, 0, b"length")
         index = load_i32(views + 16 * i + 8)
-        if view_data(buffers, d.views[field.view].count, length, index, load_i32(views + 16 * i + 12), f, i,
-                     fault) == NULL:
-            return -1
+        if not 0 <= index < count:
+            return fail(fault, FAULT_VIEW, f, 1, i, index, count, b"buffer index")
+        offset = load_i32(views + 16 * i + 12)
+        if not inside(offset, length, buffers[index].size):
+            return fail(fault, FAULT_VIEW, f, 1, i, offset, buffers[index].size, b"offset")
         used[index * stride] += length
     return 0
 

@@ -13,7 +13,7 @@ from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, load_u16, load_u32
 from arrowipc.inline.plan cimport (
     FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_VAR32,
-    LAYOUT_VAR64, ColumnsData, Extent, FieldPlan, ViewRange,
+    LAYOUT_VAR64, ColumnsData, Extent, FieldPlan,
 )
 
 
@@ -84,33 +84,28 @@ cdef inline int span(const ColumnsData* d, int32_t f, int64_t at, int64_t* start
     return 0
 
 
-cdef inline const uint8_t* view_data(const Extent* buffers, int64_t count, int32_t length, int32_t index,
-                                     int32_t offset, int32_t f, int64_t at, Fault* fault) noexcept nogil:
-    """The bytes that view `at` of field `f` points at, in one of `count` data buffers; NULL: `fault`."""
-    if length < 0:
-        fail(fault, FAULT_VIEW, f, 1, at, length, 0, "length")
-    elif index < 0 or index >= count:
-        fail(fault, FAULT_VIEW, f, 1, at, index, count, "buffer index")
-    elif not inside(offset, length, buffers[index].size):
-        fail(fault, FAULT_VIEW, f, 1, at, offset, buffers[index].size, "offset")
-    else:
-        return buffers[index].data + offset
-    return NULL
-
-
 cdef inline int view_span(const ColumnsData* d, int32_t f, int64_t at, const uint8_t** data, int64_t* size,
                           Fault* fault) noexcept nogil:
     """The bytes behind a view."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* view = d.extents[field.first_buffer + 1].data + 16 * at
-    cdef const ViewRange* buffers = &d.views[field.view]
-    cdef int32_t length = load_i32(view)
-    size[0] = length
-    data[0] = view + 4
-    if length < 0 or length > 12:
-        data[0] = view_data(&d.extents[buffers.first], buffers.count, length, load_i32(view + 8), load_i32(view + 12),
-                            f, at, fault)
-    return 0 if data[0] != NULL else -1
+    cdef const Extent* extent
+    cdef int32_t buffer, offset, count = d.views[field.view].count
+    size[0] = load_i32(view)
+    if size[0] < 0:
+        return fail(fault, FAULT_VIEW, f, 1, at, size[0], 0, "length")
+    if size[0] <= 12:
+        data[0] = view + 4
+        return 0
+    buffer = load_i32(view + 8)
+    if buffer < 0 or buffer >= count:
+        return fail(fault, FAULT_VIEW, f, 1, at, buffer, count, "buffer index")
+    extent = &d.extents[d.views[field.view].first + buffer]
+    offset = load_i32(view + 12)
+    if not inside(offset, size[0], extent.size):
+        return fail(fault, FAULT_VIEW, f, 1, at, offset, extent.size, "offset")
+    data[0] = extent.data + offset
+    return 0
 
 
 cdef inline int word_span(const ColumnsData* d, int32_t f, int64_t at, const uint8_t** data, int64_t* size,

@@ -6,9 +6,9 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from arrowipc.inline.bits cimport append_bits, append_ones, largest, load_int, shift_offsets, store_int
-from arrowipc.inline.element cimport find_run, next_run, run_end, view_data
+from arrowipc.inline.element cimport find_run, next_run, run_end
 from arrowipc.inline.fault cimport (
-    FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault, fail,
+    FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.loads cimport (
     add_overflows, get_bit, inside, load_i32, load_i64, loose_i16, loose_i32, loose_i64, loose_u64, mul_overflows,
@@ -443,11 +443,11 @@ cdef inline void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets,
 
 
 cdef inline int gather_views(uint8_t* out, int64_t* used, const Piece* pieces, const Chosen* chosen, int32_t f,
-                            Fault* fault) noexcept nogil:
+                             Fault* fault) noexcept nogil:
     """Views, empty ones where null, which point into their pieces still; `used`: at how many bytes there."""
     cdef const Piece* piece
-    cdef int64_t at, i
-    cdef int32_t length
+    cdef int64_t at, length, offset, i
+    cdef int32_t index
     used[0] = 0
     for i in range(chosen.count):
         piece = home_of(pieces, chosen.homes, i)
@@ -460,9 +460,14 @@ cdef inline int gather_views(uint8_t* out, int64_t* used, const Piece* pieces, c
         length = load_i32(out + 16 * i)
         if 0 <= length <= 12:
             continue
-        if view_data(piece.buffers, piece.limit, length, load_i32(out + 16 * i + 8), load_i32(out + 16 * i + 12), f,
-                     at, fault) == NULL:
-            return -1
+        if length < 0:
+            return fail(fault, FAULT_VIEW, f, 1, at, length, 0, b"length")
+        index = load_i32(out + 16 * i + 8)
+        if not 0 <= index < piece.limit:
+            return fail(fault, FAULT_VIEW, f, 1, at, index, piece.limit, b"buffer index")
+        offset = load_i32(out + 16 * i + 12)
+        if not inside(offset, length, piece.buffers[index].size):
+            return fail(fault, FAULT_VIEW, f, 1, at, offset, piece.buffers[index].size, b"offset")
         used[0] += length
     return 0
 
