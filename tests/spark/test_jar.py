@@ -1,13 +1,9 @@
 """The jar: built once into a cache that nobody else can write to, or why not; its sessions; and the Java for them."""
 
-import logging
 import os
-import re
-import shutil
 import stat
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,20 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.processes import run_function, start
+from helpers.processes import run_python, start
 from pyspark.sql import SparkSession
 
-from arrowipc.spark import (
-    configure,
-    decode_payloads,
-    encode_payloads,
-    find_jar,
-    jar,
-    java as finder,
-    register,
-    session,
-    sessions,
-)
+from arrowipc.spark import configure, find_jar, jar, java as finder, register, sessions
 
 pytestmark = pytest.mark.spark
 if os.name != "posix":
@@ -262,53 +248,65 @@ def test_a_session_with_the_jar_reads_in_the_jvm(spark: SparkSession, caplog: py
     assert "has no jar" not in caplog.text
 
 
-def bring_the_jar(text: str) -> None:
-    """Without a jar nothing is written; register brings it to the thread that calls it, and to its streams."""
-    logging.basicConfig(format="%(message)s")
-    folder = Path(text)
-    copy = shutil.copy(find_jar() or "", folder / "it's.jar")
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    running = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse")).getOrCreate()
-    sessions.find_jar = lambda: None
-    spark = session()
-    register(spark)
-    assert (spark is running, sessions.reader_of(spark)) == (True, "python")
-    writer = spark.range(3).write.format("arrowipc").mode("append")
-    for save, where in ((writer.save, str(folder / "out")), (writer.saveAsTable, "numbers")):
-        with pytest.raises(Exception, match=re.escape("call arrowipc.spark.register(spark), or start Spark with")):
-            save(where)
-    assert {path.name for path in folder.iterdir()} <= {"warehouse", "it's.jar"}
-    assert spark.catalog.listTables() == []
-    sessions.find_jar = lambda: str(copy)
-    register(spark)
-    register(spark)
-    found = []
+LATE = """
+import logging, shutil, sys, threading
+from pathlib import Path
+logging.basicConfig(format="%(message)s")
+from pyspark.sql import SparkSession
+from arrowipc.spark import decode_payloads, encode_payloads, find_jar, register, session, sessions
 
-    def use(name: str) -> None:
-        before = sessions.reader_of(spark)
-        register(spark)
-        spark.range(3).write.format("arrowipc").save(str(folder / name))
-        found.append((before, spark.sql(f"SELECT count(*) FROM arrowipc.`{folder}/{name}`").first()[0]))
+folder = Path(sys.argv[1])
+jar = str(folder / "it's.jar")
+shutil.copy(find_jar(), jar)
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+running = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse")).getOrCreate()
 
-    use("here")
-    other = threading.Thread(target=use, args=["there"])
-    other.start()
-    other.join()
-    assert found == [("jvm", 3), ("python", 3)]
-    frame = spark.readStream.format("arrowipc").schema("id long").load(str(folder / "here"))
-    sink = frame.writeStream.format("arrowipc").option("checkpointLocation", str(folder / "log"))
-    assert sink.trigger(availableNow=True).start(str(folder / "stream")).awaitTermination(100)
-    assert spark.read.format("arrowipc").load(str(folder / "stream")).count() == 3
-    spark.range(3).write.format("arrowipc").saveAsTable("numbers")
-    assert spark.table("numbers").count() == 3
-    cells = encode_payloads(spark.range(3), rows_per_payload=3)
-    assert decode_payloads(cells, "payload", "id long", engine="jvm").count() == 3
+def save(frame, name, **options):
+    writer = frame.write.format("arrowipc").mode("append")
+    try:
+        getattr(writer, name)(*options.values())
+    except Exception as error:
+        return str(error)
+
+sessions.find_jar = lambda: None
+spark = session()
+register(spark)
+print(spark is running, sessions.reader_of(spark))
+for name, where in (("save", str(folder / "out")), ("saveAsTable", "numbers")):
+    print("call arrowipc.spark.register(spark), or start Spark with" in save(spark.range(3), name, where=where))
+left = {path.name for path in folder.iterdir()} - {"warehouse", "it's.jar"}
+print(left, spark.catalog.listTables())
+sessions.find_jar = lambda: jar
+register(spark)
+register(spark)
+
+def use(name):
+    before = sessions.reader_of(spark)
+    register(spark)
+    spark.range(3).write.format("arrowipc").save(str(folder / name))
+    print(before, spark.sql(f"SELECT count(*) FROM arrowipc.`{folder}/{name}`").first()[0])
+
+use("here")
+other = threading.Thread(target=use, args=["there"])
+other.start()
+other.join()
+query = spark.readStream.format("arrowipc").schema("id long").load(str(folder / "here")).writeStream.format("arrowipc")
+query = query.option("checkpointLocation", str(folder / "log")).trigger(availableNow=True).start(str(folder / "stream"))
+assert query.awaitTermination(100)
+print(spark.read.format("arrowipc").load(str(folder / "stream")).count())
+spark.range(3).write.format("arrowipc").saveAsTable("numbers")
+print(spark.table("numbers").count())
+cells = encode_payloads(spark.range(3), rows_per_payload=3)
+print(decode_payloads(cells, "payload", "id long", engine="jvm").count())
+"""
 
 
 @pytest.mark.slow
 def test_a_session_that_runs_already_gets_the_jar(tmp_path: Path) -> None:
-    done = run_function(bring_the_jar, tmp_path, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    """Without a jar nothing is written; register brings it to the thread that calls it, and to its streams."""
+    done = run_python(LATE, tmp_path, timeout=300)
+    said = ["True python", "True", "True", "set() []", "jvm 3", "python 3", "3", "3", "3", ""]
+    assert done.stdout.split("\n") == said, done.stderr[-2000:]
     assert done.stderr.count("this Spark session has no jar of arrowipc") == 1
     assert "replaced a previously registered data source" not in done.stderr
 
