@@ -177,6 +177,7 @@ def _failed(error: Exception, path: str | None) -> int:
 
 
 def _say(words: str) -> None:
-    from arrowipc.cli.terminal import coloured  # not on the way to --help
+    from arrowipc.cli.terminal import coloured, folded  # not on the way to --help
 
-    click.echo(click.style("arrowipc: ", fg="red") + showable(words), err=True, color=coloured())
+    text = folded(click.style("arrowipc: ", fg="red") + showable(words), sys.stderr)
+    click.echo(text, err=True, color=coloured())

@@ -12,7 +12,7 @@ import click
 import arrowipc as ipc
 from arrowipc.cli.layout import layout_of
 from arrowipc.cli.outputs import refuse_overwriting
-from arrowipc.cli.sources import about, source, target
+from arrowipc.cli.sources import about, for_shell, source, target
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_note
 from arrowipc.errors import ArrowIpcError, printable, showable
 from arrowipc.values.preview import NULL, shorten, size_text, type_text, value_text
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 #: Of each end: rows. Columns of rows, and columns that are listed. Characters of a value.
 ROWS, WIDE, COLUMNS, CELL = 100, 40, 2000, 120
-#: How the types begin whose values stand at the right.
+#: How the types begin whose values stand at the right, and those of others whose values are not wrapped.
 NUMBERS = ("int", "uint", "float", "double", "half", "decimal")
+TIMES = ("date", "time", "duration")
 
 STYLE = """
 :root { color-scheme: light dark; --soft: light-dark(#f3f5f8, #1e232a); --line: light-dark(#d3d9e0, #39414c);
@@ -35,10 +36,11 @@ nav a { margin-right: 1rem; }
 div { overflow: auto; max-height: 75vh; width: fit-content; max-width: 100%; border: 1px solid var(--line); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .15rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top;
-white-space: pre-wrap; overflow-wrap: anywhere; min-width: 4em; max-width: 28rem; }
+white-space: pre-wrap; overflow-wrap: break-word; max-width: 28rem; }
+th, .right, .whole { white-space: nowrap; }
 th { position: sticky; top: 0; background: var(--soft); }
 small, i { color: var(--dim); }
-small { display: block; font-weight: normal; }
+small { display: block; font-weight: normal; white-space: normal; }
 .right { text-align: right; }
 .bad { color: var(--bad); }
 svg { display: block; width: 100%; height: 2.4rem; margin: .3rem 0; }
@@ -95,8 +97,8 @@ def browsed(name: str, data: Any, limits: Limits | None = None) -> dict[str, Any
     try:
         reader: Any = ipc.open(buffer, index=True, validate="none", limits=limits)
     except ArrowIpcError as caught:
-        error = printable(str(caught))
-        with ipc.recover(buffer, limits=limits) as saved:  # raises where there is nothing at all
+        error = printable(for_shell(str(caught)))
+        with ipc.recover(buffer, limits=limits, resync=True) as saved:  # raises where there is nothing at all
             reader = ipc.Table(saved.schema, list(saved))
     schema = reader.schema
     shown = schema.fields[:COLUMNS]
@@ -150,10 +152,10 @@ def _statistics(buffer: memoryview) -> dict[str, Any]:
 def _checked(buffer: memoryview) -> dict[str, Any]:
     from arrowipc.cli.check import checked
 
-    with Progress("checking"):
-        found = checked(buffer)
+    with Progress("checking", len(buffer)) as progress:
+        found = checked(buffer, progress)
     for name, text in (("damage", "reason"), ("remarks", "words")):
-        found[name] = [{**each, text: printable(each[text][:1000])} for each in found[name][:ROWS]]
+        found[name] = [{**each, text: printable(for_shell(each[text][:1000]))} for each in found[name][:ROWS]]
     for each in found["damage"]:
         each["column"] = None if each["column"] is None else printable(str(each["column"]))[:CELL]
     return found
@@ -191,12 +193,14 @@ def _problem(part: dict[str, Any]) -> str:
     return f'<p class="bad">{escape(part["error"])}</p>' if part.get("error") else ""
 
 
-def _table(titles: Iterable[str], rows: Iterable[Sequence[Any]], right: Iterable[int] = ()) -> str:
-    """A table; titles are HTML, cells are text, numbers or None."""
-    sides = set(right)
+def _table(
+    titles: Iterable[str], rows: Iterable[Sequence[Any]], right: Iterable[int] = (), whole: Iterable[int] = ()
+) -> str:
+    """A table; titles are HTML, cells are text, numbers or None. Some columns are at the right, others not wrapped."""
+    classes = {**dict.fromkeys(whole, " class=whole"), **dict.fromkeys(right, " class=right")}
 
     def cell(tag: str, i: int, html: str) -> str:
-        return f"<{tag}{' class=right' if i in sides else ''}>{html}"
+        return f"<{tag}{classes.get(i, '')}>{html}"
 
     def text(value: Any) -> str:
         return "<i>null</i>" if value is None else f"{value:,}" if isinstance(value, int) else escape(value)
@@ -217,8 +221,10 @@ def _rows_html(found: dict[str, Any]) -> Iterator[str]:
         if found["rows"]["total"] > len(rows):
             yield f"<p>The first and the last {ROWS} rows; `arrowipc head` shows others.</p>"
         columns = found["columns"][:WIDE]
-        right = [0, *[i for i, (_, kind, _) in enumerate(columns, 1) if kind.startswith(NUMBERS)]]
-        yield _table(["row", *[_titled(name, kind) for name, kind, _ in columns]], rows, right)
+        right, whole = (
+            [i for i, (_, kind, _) in enumerate(columns, 1) if kind.startswith(of)] for of in (NUMBERS, TIMES)
+        )
+        yield _table(["row", *[_titled(name, kind) for name, kind, _ in columns]], rows, [0, *right], whole)
 
 
 def _columns_html(found: dict[str, Any]) -> Iterator[str]:

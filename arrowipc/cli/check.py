@@ -10,7 +10,7 @@ import click
 import arrowipc as ipc
 from arrowipc.cli.foreign import FORMATS, format_of
 from arrowipc.cli.recover import searched
-from arrowipc.cli.sources import about, again, for_shell
+from arrowipc.cli.sources import about, again, for_shell, size_of
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
 from arrowipc.errors import ArrowIpcError, UnsupportedError, printable, showable
 
@@ -42,8 +42,8 @@ def check(file: str, strict: bool, as_json: bool) -> None:
     """
     with about(file):
         data = again(file)
-        with Progress("checking"):
-            report = checked(data)
+        with Progress("checking", size_of(file)) as progress:
+            report = checked(data, progress)
     if as_json:
         say_json(report)
     else:
@@ -52,10 +52,10 @@ def check(file: str, strict: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def checked(data: Any) -> dict[str, Any]:
+def checked(data: Any, progress: Progress) -> dict[str, Any]:
     """Check a source that can be read more than once; returns what `check --json` prints."""
-    strict = ipc.validate(data, level="strict")
-    full = strict if strict.ok else ipc.validate(data, level="full")
+    strict = ipc.validate(data, level="strict", watch=progress.reach)
+    full = strict if strict.ok else ipc.validate(data, level="full", watch=progress.reach)
     levels = {"structure": full.ok or _opens(data), "full": full.ok, "strict": strict.ok}
     shown = full if not full.ok else strict
     fields = {name.removeprefix("num_"): value for name, value in full._asdict().items() if name != "level"}

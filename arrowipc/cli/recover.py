@@ -9,7 +9,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.cli.outputs import checked_output, codec_option, output_options
-from arrowipc.cli.sources import about, again, sink
+from arrowipc.cli.sources import about, again, for_shell, sink, size_of
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line, say_note
 from arrowipc.errors import ArrowIpcError, FormatError, printable
 
@@ -31,21 +31,23 @@ def recover(
     stderr if the rows go to standard output.
 
     JSON: {"complete", "format", "batches", "rows", "bytes", "lost_batches", "lost_rows", "lost_bytes",
-    "error", "offset", "skipped": [{"reason", "offset", "length", "message", "column", "rows"}], "written"}.
+    "error", "offset", "skipped": [{"reason", "offset", "length", "message", "column", "rows"}], "more_at", "written"}.
     """
     choice: Any = None if output is None else checked_output(output, kind, force, [file], ("file", "stream"))
     target = None if output is None else sink(output)
-    with about(file), Progress("recovering") as progress:
+    with about(file), Progress("recovering", size_of(file)) as progress:
         data = again(file)
         try:
             if target is None:
                 with ipc.recover(data, resync=resync) as reader:
-                    for batch in reader:
-                        progress.advance(batch.nbytes)
+                    for _ in reader:
+                        progress.reach(reader.report.num_bytes + (reader.report.lost_bytes or 0))
                     report = reader.report
             else:
                 codec: Any = None if compression == "none" else compression
-                report = ipc.recover(data, into=target, resync=resync, format=choice, compression=codec)
+                report = ipc.recover(
+                    data, into=target, resync=resync, format=choice, compression=codec, watch=progress.reach
+                )
         except FormatError as error:
             advice = "" if resync else _advice(data, 0)
             error.args = (f"{error}{advice and '; '}{advice}",)
@@ -89,4 +91,4 @@ def _say(report: ipc.Recovery, output: str | None, as_json: bool) -> None:
     elif output is None:
         lines.append("nothing was written; use -o FILE to save the rows")
     for line in lines:
-        say_note(line) if to_stderr else say_line(printable(line))
+        say_note(line) if to_stderr else say_line(printable(for_shell(line)))

@@ -26,6 +26,7 @@ GZIP_RATIO, GZIP_SLACK, GZIP_WORDS = 100, 1 << 30, "1 GiB and 100 times the size
 #: What errors of the library tell programs to call -> what helps in a shell.
 _IN_A_SHELL = {
     r"arrowipc\.recover\(\)": "`arrowipc recover`",
+    r"resync=True goes on there": "--resync goes on there",
     r", or hand over the file object that \S+ gives": "",
     r": hand over one of its members, .*": ": extract it first",
     r", for example [\w.]+\(\)": "",

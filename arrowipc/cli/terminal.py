@@ -86,7 +86,23 @@ def console(*, error: bool = False) -> Console:
 
 def say_line(text: str = "", **style: Any) -> None:
     """Print a line; colours only go to a terminal."""
+    text = folded(text, sys.stdout)
     click.echo(click.style(text, **style) if style else text, color=coloured())
+
+
+def folded(text: str, out: Any) -> str:
+    """A text with its lines broken between words where a terminal would break them within one; else as it is."""
+    if not out.isatty():
+        return text
+    from textwrap import wrap
+
+    room = width()
+    lines: list[str] = []
+    for line in text.split("\n"):
+        more = line[: len(line) - len(line.lstrip())] + "  "
+        broken = wrap(line, room, subsequent_indent=more, break_long_words=False, break_on_hyphens=False)
+        lines += broken if len(line) > room else [line]
+    return "\n".join(lines)
 
 
 def coloured() -> bool | None:
@@ -103,7 +119,7 @@ def plain_table() -> Table:
 
 def say_note(text: str) -> None:
     """Print a line on stderr; control characters are escaped, because file names may contain them."""
-    click.echo(showable(text), err=True)
+    click.echo(folded(showable(text), sys.stderr), err=True)
 
 
 def say_written(path: str, kind: str, rows: int, batches: int, as_json: bool) -> None:
@@ -219,7 +235,11 @@ class Progress:
 
     def advance(self, amount: float) -> None:
         """Add bytes to the progress."""
-        self.done += amount
+        self.reach(self.done + amount)
+
+    def reach(self, done: float) -> None:
+        """Say how many bytes were done so far."""
+        self.done = done
         if self._bar is not None:
             self._bar.update(0, completed=min(self.done, self._total or self.done))
 

@@ -74,6 +74,8 @@ class Recovery(NamedTuple):
     skipped : tuple of Damage
         Damaged regions that were skipped, in order; of more than 1,000, the last one covers all the rest. Also, with
         no bytes, a mistake of a known writer that was understood.
+    more_at : int or None
+        Where a message begins behind the damage at which reading stopped: ``resync=True`` goes on there.
     """
 
     format: Literal["file", "stream"]
@@ -86,6 +88,7 @@ class Recovery(NamedTuple):
     error: FormatError | None = None
     offset: int | None = None
     skipped: tuple[Damage, ...] = ()
+    more_at: int | None = None
 
     @property
     def complete(self) -> bool:
@@ -100,7 +103,8 @@ class Recovery(NamedTuple):
         where = "" if self.offset is None else f" from byte {self.offset:,} on"
         if len(self.skipped) > 1:
             where = f" in {len(self.skipped):,} places{where}"
-        return f"kept {kept}; lost {lost}{where}: {self.error}"
+        more = "" if self.more_at is None else f"; a message begins at byte {self.more_at:,}: resync=True goes on there"
+        return f"kept {kept}; lost {lost}{where}: {self.error}{more}"
 
     def __repr__(self) -> str:
         return f"<Recovery of a {self.format}: {self}>"
@@ -120,6 +124,7 @@ class Ledger:
         self.error: FormatError | None = None
         self.offset: int | None = None
         self.skipped: list[Damage] = []
+        self.more_at: int | None = None
 
     def keep(self, rows: int, size: int = 0) -> None:
         """Count a batch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, overload
 
@@ -46,10 +46,11 @@ HEAD = 8
 class RecoveryReader(BatchReader):
     """Reads the batches that a damaged source still holds; made by `recover`."""
 
-    __slots__ = ("_batches", "_report", "_schema")
+    __slots__ = ("_batches", "_report", "_schema", "_watch")
 
-    def __init__(self, batches: ByBlocks | _InOrder | Search) -> None:
+    def __init__(self, batches: ByBlocks | _InOrder | Search, watch: Callable[[int], object] | None = None) -> None:
         self._closed = False
+        self._watch = watch
         self._batches = batches
         self._report = batches.report
         self._schema = batches.schema
@@ -76,7 +77,13 @@ class RecoveryReader(BatchReader):
     def stored(self) -> Found:
         """Yield the batches with their messages, as `arrowipc.copy` wants them."""
         self._check_open()
-        return iter(self._batches)
+        return iter(self._batches) if self._watch is None else self._watched(self._watch)
+
+    def _watched(self, watch: Callable[[int], object]) -> Found:
+        for found in self._batches:
+            report = self._batches.report
+            watch(report.num_bytes + (report.lost_bytes or 0))
+            yield found
 
     def close(self) -> None:
         """Let go of the source; batches that were read stay valid, and so does the report."""
@@ -106,6 +113,7 @@ def recover(
     format: Format = None,
     compression: Codec = "keep",
     durable: bool = True,
+    watch: Callable[[int], object] | None = None,
     **keywords: Unpack[ReadKeywords],
 ) -> Recovery: ...
 @with_keywords(ReadOptions)
@@ -117,13 +125,15 @@ def recover(
     format: Format = None,
     compression: Codec = "keep",
     durable: bool = True,
+    watch: Callable[[int], object] | None = None,
     **keywords: Unpack[ReadKeywords],
 ) -> RecoveryReader | Recovery:
     """Read the intact batches of a truncated, damaged or unfinished file or stream, or write them to a new file.
 
     From a file with an intact footer, every batch that can be decoded is recovered. From a file without one,
     which a killed writer leaves, and from a stream, the batches before the first damage are recovered; with
-    `resync` also those after it. Where messages have checksums, a batch is intact if its checksum is right.
+    `resync` also those after it. Where messages have checksums, a batch is intact if its checksum is right, and those
+    after damage are recovered without `resync`, too.
 
     Parameters
     ----------
@@ -145,6 +155,8 @@ def recover(
         Of what is written. "keep": the codec of the first batch; bodies then go out as they came in.
     durable : bool, default True
         As for `new_file`.
+    watch : callable, optional
+        With `into`: called after each batch with the number of bytes of the source that were read so far.
     **keywords
         Those of `arrowipc.options.ReadOptions`.
 
@@ -187,12 +199,12 @@ def recover(
     durable = check_flag("durable", durable)
     if into is None:
         return RecoveryReader(opened(source, memory_map, options))
-    with _apart(source, into) as target, closing(RecoveryReader(opened(source, memory_map, options))) as reader:
+    with _apart(source, into) as target, closing(RecoveryReader(opened(source, memory_map, options), watch)) as reader:
         return _write_out(reader, target, format or reader.report.format, compression, durable)
 
 
-def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | _InOrder:
-    """What needs no search: batches by the footer, or in order up to the first damage."""
+def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | _InOrder | Search:
+    """What needs no search: batches by the footer, or in order up to the first damage, which checksums lead behind."""
     damage = expected = None
     if first_bytes(source) != MAGIC:
         source = whole(source, memory_map)  # also a file that comes through a pipe
@@ -202,7 +214,21 @@ def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks 
             return blocks
         if hasattr(source, "seek"):
             seek_to(source, 0)  # the footer counts from there
-    return _InOrder(whole(source, memory_map), options, damage, expected)
+    buffer = whole(source, memory_map)
+    if options["validate"] != "none" and _has_checksums(buffer, options["limits"]):
+        return _search(buffer, options)  # whatever is behind damage, its checksum proves
+    return _InOrder(buffer, options, damage, expected)
+
+
+def _has_checksums(buffer: memoryview[int], limits: Any) -> bool:
+    """Whether the first message, which is the schema, has a checksum: then all messages have one."""
+    source = Source(buffer)
+    if buffer[:6] == MAGIC:
+        schema = find_schema(source, len(source), limits)[2]
+    else:
+        found = find_message(source, 0, there=True, limits=limits)
+        schema = None if found is None else found[2]
+    return schema is not None and checksum_of(schema) is not None
 
 
 def _open_blocks(
@@ -227,7 +253,10 @@ def _open_blocks(
 
 def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
     """The batches that the footer lists, if it describes the file, else all that can be found."""
-    buffer = whole(source, memory_map)
+    return _search(whole(source, memory_map), options)
+
+
+def _search(buffer: memoryview[int], options: dict[str, Any]) -> ByBlocks | Search:
     damage = outline = None
     if buffer[:6] == MAGIC:
         try:
@@ -409,14 +438,14 @@ class _InOrder(_Kept):
     ) -> None:
         self._damage = damage
         self._expected = expected
-        self._size = len(buffer)
-        limits = options["limits"]
+        self._size, self._source = len(buffer), Source(buffer)
+        limits = self._limits = options["limits"]
         self._framer = Framer(limits, options["verify"])
         self._decoder = StreamDecoder(**{**options, "verify": False})
         self._skipped = 0
         source = bare_schema = None
         if buffer[:6] == MAGIC:
-            source = Source(buffer)
+            source = self._source
             # Only with what follows the Schema message is clear where that ends.
             start, stop, found = find_schema(source, self._size, limits)
             if found is not None and (start % 8 or len(found.metadata) == stop - start):
@@ -483,8 +512,11 @@ class _InOrder(_Kept):
         if self._expected is not None:
             batches = self._expected - ledger.num_batches
         ledger.fail(error, ledger.num_bytes)
+        if batches != 0 and (more := find_message(self._source, ledger.num_bytes + 1, limits=self._limits)) is not None:
+            ledger.more_at = more[0]
         ledger.lose(batches, 0 if batches == 0 else None, self._size - ledger.num_bytes)
 
     def close(self) -> None:
         self._framer.release()
         self._decoder.release()
+        self._source = Source(b"")

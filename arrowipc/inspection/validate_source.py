@@ -18,7 +18,7 @@ from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
 from arrowipc.sources.source import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Literal
 
     from arrowipc.columns.record_batch import RecordBatch
@@ -120,7 +120,12 @@ class Validation(NamedTuple):
 
 
 def validate(
-    source: Any, *, level: Literal["full", "strict"] = "full", limits: Limits | None = None, memory_map: bool = True
+    source: Any,
+    *,
+    level: Literal["full", "strict"] = "full",
+    limits: Limits | None = None,
+    memory_map: bool = True,
+    watch: Callable[[int], object] | None = None,
 ) -> Validation:
     """Check all of a file or a stream, also after the first fault; bad bytes raise nothing.
 
@@ -139,6 +144,8 @@ def validate(
         Bounds on what the bytes may ask for; what exceeds them counts as bad.
     memory_map : bool, default True
         Map a path; False copies it to a temporary file first, which no other process can truncate.
+    watch : callable, optional
+        Called after each batch with the number of bytes of batches that were read so far.
 
     Examples
     --------
@@ -150,7 +157,7 @@ def validate(
     check_choice("level", level, ("full", "strict"))
     options: Options = {"validate": level, "limits": limits, "verify": None}
     view = whole(source, memory_map)
-    remarks: list[Remark] = []
+    remarks = Remarks(watch or (lambda done: None))
     is_file = view[:6] == MAGIC
     ledger = Ledger("file" if is_file else "stream")
     (_check_file if is_file else _check_stream)(view, options, ledger, remarks)
@@ -159,10 +166,18 @@ def validate(
     return Validation(known, level, *report[1:7], report.skipped, () if report.skipped else tuple(remarks))
 
 
+class Remarks(list[Remark]):
+    """What is valid and unusual, while it is collected; `watch` is told how far the batches were read."""
+
+    def __init__(self, watch: Callable[[int], object]) -> None:
+        super().__init__()
+        self.watch = watch
+
+
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-def _check_file(buffer: Any, options: Options, ledger: Ledger, remarks: list[Remark]) -> None:
+def _check_file(buffer: Any, options: Options, ledger: Ledger, remarks: Remarks) -> None:
     """A file by its footer; where there is none that can be read, its messages one after the other."""
     blocks = outline = None
     try:
@@ -187,11 +202,13 @@ def _check_file(buffer: Any, options: Options, ledger: Ledger, remarks: list[Rem
     _compare(reader, ledger, options["limits"], remarks)
 
 
-def _check_ranges(batches: Iterable[tuple[Message, RecordBatch]], remarks: list[Remark]) -> None:
+def _check_ranges(batches: Iterable[tuple[Message, RecordBatch]], remarks: Remarks) -> None:
     """Read all batches; the remark is about values outside the ranges of their types."""
     known: dict[int, Any] = {}
-    first, times = "", 0
-    for number, (_, batch) in enumerate(batches):
+    first, times, done = "", 0, 0
+    for number, (message, batch) in enumerate(batches):
+        done += len(message.metadata) + message.body_length
+        remarks.watch(done)
         try:
             check_values(batch, known)
         except FormatError as error:
@@ -211,7 +228,7 @@ def _note(
     ledger.skip(plain, offset, length, batches, rows)
 
 
-def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> None:
+def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: Remarks) -> None:
     """Go through the messages from the beginning, and compare them with the footer's blocks."""
     source, end = reader.source, reader.decoder.messages_end
     assert source is not None
@@ -272,7 +289,7 @@ def _pass_old_end(view: memoryview, at: int) -> int | None:
     return end if at < end <= start + PADDING else None
 
 
-def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: list[Remark]) -> int:
+def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: Remarks) -> int:
     """Compare the first message with the footer's schema; returns where it ends."""
     assert reader.source is not None
     at, stop, message = find_schema(reader.source, reader.decoder.messages_end, limits)
@@ -296,7 +313,7 @@ def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limit
 # -- streams -------------------------------------------------------------------------------------------------
 
 
-def _check_stream(buffer: Any, options: Options, ledger: Ledger, remarks: list[Remark]) -> None:
+def _check_stream(buffer: Any, options: Options, ledger: Ledger, remarks: Remarks) -> None:
     try:
         # Says in better words than a search what the bytes are, if they are no stream at all.
         with RecordBatchStreamReader(buffer, **options) as reader:
@@ -307,7 +324,7 @@ def _check_stream(buffer: Any, options: Options, ledger: Ledger, remarks: list[R
 
 
 def _check_messages(
-    buffer: Any, options: Options, ledger: Ledger, remarks: list[Remark], outline: Outline | None = None
+    buffer: Any, options: Options, ledger: Ledger, remarks: Remarks, outline: Outline | None = None
 ) -> None:
     """Everything that a search finds; what is wrong with the beginning or the footer was told first."""
     try:

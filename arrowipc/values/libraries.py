@@ -15,11 +15,6 @@ from arrowipc.columns.record_batch import RecordBatch, only_column
 from arrowipc.columns.truncate import compact
 from arrowipc.errors import UnsupportedError, UsageError, missing_package, not_installed
 
-try:
-    import numpy as np
-except ModuleNotFoundError as _error:
-    raise not_installed(_error) from None
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
@@ -30,11 +25,15 @@ if TYPE_CHECKING:
 
 
 def library(name: str, package: str | None = None) -> ModuleType:
-    """Import a library, or raise a UsageError that says how to install it."""
+    """Import a library, or raise a UsageError that says how to install it, or another one that it needs."""
     from importlib import import_module
 
     try:
         return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == "numpy":
+            raise not_installed(error) from None
+        raise missing_package("this", package or name) from error
     except ImportError as error:
         raise missing_package("this", package or name) from error
 
@@ -121,10 +120,11 @@ def narwhals_frame(data: Any) -> Any:
 
 def to_records(batches: Sequence[RecordBatch], schema: Schema) -> npt.NDArray[Any]:
     """Rows as a structured array, a field for each column; always a copy. Nulls are as in ``to_numpy(copy=True)``."""
+    np = library("numpy")
     columns = [[batch.column(i).to_numpy(copy=True) for batch in batches] for i in range(len(schema))]
     parts = [np.concatenate(column) if column else np.empty(0, object) for column in columns]
     dtype = np.dtype([(name, part.dtype, part.shape[1:]) for name, part in zip(schema.names, parts, strict=True)])
-    out = np.empty(sum(map(len, batches)), dtype)
+    out: npt.NDArray[Any] = np.empty(sum(map(len, batches)), dtype)
     for name, part in zip(schema.names, parts, strict=True):
         out[name] = part
     return out
@@ -132,6 +132,7 @@ def to_records(batches: Sequence[RecordBatch], schema: Schema) -> npt.NDArray[An
 
 def from_records(array: npt.NDArray[Any]) -> RecordBatch:
     """A structured array as a batch, a column for each field; numbers that are not contiguous are copied."""
+    np = library("numpy")
     instance_of("array", array, np.ndarray)
     if array.dtype.names is None or array.ndim != 1:
         raise UsageError(f"expected a structured array of one dimension, found {array.dtype} in {array.ndim}")

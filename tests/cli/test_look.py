@@ -1,5 +1,6 @@
 """The commands that look: what they print for people and for programs, through pipes and on a terminal."""
 
+import datetime as dt
 import json
 import os
 import re
@@ -455,3 +456,29 @@ def test_a_page_tells_rows_statistics_and_faults(site):
     torn = run("browse", site / "torn.arrow", "--json").json
     assert "cut short" in torn["error"]
     assert torn["rows"]["rows"][0][:2] == [0, "0"]
+
+
+@pytest.mark.parametrize("command", ["check", "recover"])
+def test_long_lines_are_broken_between_words(command: str, tmp_path: Path) -> None:
+    ipc.write([{"x": [1, 2]}] * 3, path := tmp_path / "x.arrow")
+    torn = bytearray(path.read_bytes()[:-200])
+    offset = ipc.open_file(path).blocks[1][0]
+    torn[offset + 8 : offset + 16] = b"\xff" * 8
+    path.write_bytes(torn)
+    found = run(command, path)
+    piped, shown = found.out + found.err, on_terminal(command, path, columns=60, NO_COLOR="1").out
+    assert max(map(len, shown.splitlines())) <= 60 or command == "check"
+    assert shown.split() == piped.split()
+    assert len(piped.splitlines()) < len(shown.splitlines())
+    assert "--resync" in shown
+    assert "recover()" not in shown + piped
+    assert "resync=True" not in shown + piped
+
+
+def test_a_page_breaks_no_number_and_no_time(tmp_path: Path) -> None:
+    ipc.write({"a long name": [1.5], "t": [dt.datetime(2024, 1, 1)], "s": ["two words"]}, path := tmp_path / "x.arrow")
+    assert run("browse", path, "-o", tmp_path / "x.html").code == 0
+    page = (tmp_path / "x.html").read_text()
+    assert "anywhere" not in page.split("th, td {")[1].split("</style>")[0]
+    assert "th, .right, .whole { white-space: nowrap; }" in page
+    assert "<td class=right>1.5<td class=whole>2024-01-01" in page

@@ -467,3 +467,38 @@ def test_dictionaries_that_grew() -> None:
             recover(data, into=sink, resync=resync)
             assert ipc.open_file(sink).read_all().to_pydict() == {"w": list("abac")}
             assert pa.ipc.open_file(bytes(sink)).read_all()["w"].to_pylist() == list("abac")
+
+
+# Behind the damage.
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+def test_checksums_prove_what_is_behind_damage(kind: str, tmp_path: Path) -> None:
+    """Also without a footer, and without ``resync``."""
+    data = bytearray(ipc_bytes(PARTS, kind, checksum=True))
+    offset, head, body = ipc.open_file(ipc_bytes(PARTS, "file", checksum=True)).blocks[1]
+    data[offset - SHIFT[kind] + head + body // 2] ^= 1
+    torn = bytes(data[:-150])
+    read: list[int] = []
+    report = recover(torn, into=tmp_path / "new.arrow", watch=read.append)
+    assert report.num_batches == recover(torn, into=bytearray(), resync=True).num_batches == BATCHES - 1
+    assert same(list(ipc.open(tmp_path / "new.arrow")), [0, 2, 3])
+    assert read == sorted(read)
+    assert len(read) == BATCHES - 1
+    assert read[-1] > len(torn) // 2
+    assert recover(torn, validate="none").report.more_at is None
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+def test_a_report_says_where_resync_goes_on(kind: str) -> None:
+    data = bytearray(DATA[kind][: ends(kind)[-1]])
+    smashed = ends(kind)[0]
+    data[smashed + 8 : smashed + 16] = b"\xff" * 8
+    with recover(bytes(data)) as reader:
+        assert same(list(reader), [0])
+        report = reader.report
+    assert report.more_at == ends(kind)[1]
+    assert str(report).endswith(f"; a message begins at byte {report.more_at:,}: resync=True goes on there")
+    found = recover(bytes(data), into=bytearray(), resync=True)
+    assert (found.num_batches, found.more_at) == (BATCHES - 1, None)
+    assert recover(DATA[kind][: ends(kind)[2] + 20], into=bytearray()).more_at is None

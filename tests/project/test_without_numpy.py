@@ -118,6 +118,8 @@ def test_data_goes_to_a_library_and_back_without_numpy(package: str, made: str, 
         import {package}
         data = {made}(ipc.open("x.arrow"))
         assert data.{held} == rows
+        for held in (batch, ipc.read("x.arrow"), batch["id"], ipc.read("x.arrow")["id"]):
+            assert len(getattr(held, "to_{"arrow" if package == "pyarrow" else package}")()) == 3
         with ipc.new_file("y.arrow") as writer:
             writer.write(data)
         assert ipc.open("y.arrow").read_all().to_pydict() == rows
