@@ -152,7 +152,10 @@ verify=False)\n--\n\n
         return self.take_next(NEXT_STORED)
 
     def decode(self, Message message not None):
-        """Decode a message that `next_stored` returned last."""
+        """Decode a RecordBatch message that `next_stored` returned last."""
+        if not self.opened or message.envelope.kind != MessageHeader_RecordBatch:
+            raise UsageError("decode() takes a RecordBatch message that next_stored() returned")
+        message.join()
         return self.decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
 
     cdef object take_event(self):

@@ -150,6 +150,14 @@ def test_011_huge_body_length_is_truncated_without_allocating(length):
         refuse_at_every_level(stream(ONE, message(ROWS, body_length=length), eos=b""), FormatError, "body|length")
 
 
+def test_a_decoder_without_a_schema_decodes_no_message():
+    for found in ipc.MessageReader.open_stream(stream(ONE, message(ROWS))):
+        with pytest.raises(
+            ipc.UsageError, match=r"decode\(\) takes a RecordBatch message that next_stored\(\) returned"
+        ):
+            ipc.StreamDecoder().decode(found)
+
+
 def test_011_the_push_decoder_offers_bounded_memory():
     decoder = ipc.StreamDecoder(limits=ipc.Limits(read_ahead=1 << 20))
     decoder.feed(stream(ONE, message(ROWS, body_length=1 << 40), eos=b""))

@@ -12,8 +12,8 @@ from helpers import calls
 import arrowipc as ipc
 
 Call = tuple[Any, str, list[Any]]
-#: What ends an object, and what takes nothing but a message that `next_stored` returned.
-ENDS = ("close", "decode")
+#: What ends an object.
+ENDS = ("close",)
 
 
 def prepared() -> Iterator[Call]:
