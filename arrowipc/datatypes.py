@@ -24,7 +24,7 @@ from arrowipc.arguments import (
     items_of,
     metadata_of,
 )
-from arrowipc.errors import ArrowIpcError, UsageError, missing_package, printable
+from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, missing_package, printable
 from arrowipc.type_numbers import NUMBERED, WIDTHS
 
 TYPE_CHECKING = False
@@ -183,13 +183,12 @@ class DataType(Described):
 
     def to_pandas_dtype(self) -> Any:
         """Return the dtype of pandas, or the class of NumPy, that pyarrow chooses for the type; needs pyarrow."""
-        from importlib import import_module
-
         try:
-            pyarrow = import_module("pyarrow")
+            return __import__("pyarrow").field(Field("", self)).type.to_pandas_dtype()
         except ImportError as error:
             raise missing_package("to_pandas_dtype", "pyarrow") from error
-        return pyarrow.field(Field("", self)).type.to_pandas_dtype()
+        except NotImplementedError as error:
+            raise UnsupportedError(f"neither pandas nor NumPy has a dtype for {self}") from error
 
     def _as_schema(self) -> Schema:
         from arrowipc.schemas import Schema

@@ -152,9 +152,7 @@ def test_011_huge_body_length_is_truncated_without_allocating(length):
 
 def test_a_decoder_without_a_schema_decodes_no_message():
     for found in ipc.MessageReader.open_stream(stream(ONE, message(ROWS))):
-        with pytest.raises(
-            ipc.UsageError, match=r"decode\(\) takes a RecordBatch message that next_stored\(\) returned"
-        ):
+        with pytest.raises(ipc.UsageError, match="takes a RecordBatch message that next_stored"):
             ipc.StreamDecoder().decode(found)
 
 
