@@ -107,6 +107,7 @@ _PUBLIC = """
     multifile.scan: scan_polars
     multifile.dataset: Dataset open_dataset
     multifile.rows: RowDataset
+    multifile.row_stream: RowStream
     payloads.payload_encoder: GroupedPayloads encode_payloads
     decode.framing: Message
     stream_readers: IndexedStreamReader

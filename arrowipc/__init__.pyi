@@ -32,6 +32,7 @@ from arrowipc.inspection.recover import recover as recover
 from arrowipc.inspection.validate_source import Validation as Validation, validate as validate
 from arrowipc.limits import Limits as Limits
 from arrowipc.multifile.dataset import Dataset as Dataset, open_dataset as open_dataset
+from arrowipc.multifile.row_stream import RowStream as RowStream
 from arrowipc.multifile.rows import RowDataset as RowDataset
 from arrowipc.multifile.scan import scan_polars as scan_polars
 from arrowipc.opening import (

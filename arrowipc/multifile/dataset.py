@@ -271,6 +271,10 @@ class Dataset(Initialized):
             return sum([int(lengths.sum()) for lengths in self._lengths()])
         return int(self._located()[1].sum())
 
+    def batch_lengths(self) -> Any:
+        """Return the rows of each batch as a NumPy array: from metadata alone, or by reading what a filter tests."""
+        return self._located()[1]
+
     def take(self, rows: Any) -> RecordBatch:
         """Return rows in any order and number, as one batch; negative ones count from the end.
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import Extensions
     from arrowipc.columns.array import Array
+    from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.limits import Limits
     from arrowipc.schemas import Schema
 
@@ -46,7 +47,36 @@ class ArrayRow(dict[str, "Any"]):
     __slots__ = ()
 
 
-class RowDataset(Initialized):
+class Samples(Initialized):
+    """Base of what gives rows to loaders: what samples and batches are made of."""
+
+    __slots__ = ("_extensions", "_format", "_transform")
+
+    _extensions: Extensions
+    _format: str
+    _transform: Callable[[Any], Any] | None
+
+    def _become(self, format: str, transform: Callable[[Any], Any] | None, extensions: Extensions) -> None:
+        self._format = check_choice("format", format, ("python", "numpy", "arrow"))
+        self._transform, self._extensions = transform, extensions
+
+    def _formatted(self, taken: RecordBatch) -> Any:
+        """A batch in its format."""
+        if self._format == "python":
+            return taken.to_pylist(extensions=self._extensions)
+        if self._format == "numpy":
+            return ArrayBatch({name: _values(taken.column(i)) for i, name in enumerate(taken.schema.names)})
+        return taken
+
+    def _transformed(self, batch: Any) -> Any:
+        """What becomes of a batch in its format."""
+        transform = self._transform
+        if transform is None:
+            return batch
+        return list(map(transform, batch)) if self._format == "python" else transform(batch)
+
+
+class RowDataset(Samples):
     """The rows of Arrow files and streams, by number: what ``torch.utils.data.DataLoader`` calls a map-style data set.
 
     ``dataset[i]`` is a sample; ``dataset[[3, 1, 2]]``, and ``__getitems__``, which loaders call with the rows of a
@@ -99,7 +129,7 @@ class RowDataset(Initialized):
     {'x': array([1.5, 2.5])}
     """
 
-    __slots__ = ("__weakref__", "_extensions", "_format", "_pid", "_rows", "_size", "_transform")
+    __slots__ = ("__weakref__", "_pid", "_rows", "_size")
 
     def __init__(
         self,
@@ -112,8 +142,7 @@ class RowDataset(Initialized):
         validate: Literal["none", "full", "strict"] = "full",
         limits: Limits | None = None,
     ) -> None:
-        check_choice("format", format, ("python", "numpy", "arrow"))
-        self._format, self._transform, self._extensions = format, transform, extensions
+        self._become(format, transform, extensions)
         if not isinstance(source, Dataset):
             source = open_dataset(_absolute(source), columns=columns, validate=validate, limits=limits)
         elif columns is not None:
@@ -130,8 +159,8 @@ class RowDataset(Initialized):
         """Schema: of the rows, after projection; its metadata has Hugging Face's description of the features."""
         return self._rows.schema
 
-    def _here(self) -> Dataset:
-        """The rows for this process: after a fork no lock, descriptor or connection is shared with the parent."""
+    def here(self) -> Dataset:
+        """Return the rows for this process: after a fork, nothing of the parent's is shared (locks, descriptors)."""
         if self._pid != (here := os.getpid()):
             # What is known of the files goes along: a file that is another one meanwhile is an error.
             self._rows = pickle.loads(pickle.dumps(self._rows))
@@ -149,7 +178,7 @@ class RowDataset(Initialized):
             return self.__getitems__(i)
         sample: Any
         if self._format == "python":
-            sample = self._here().row(i, extensions=self._extensions)
+            sample = self.here().row(i, extensions=self._extensions)
         elif self._format == "numpy":
             sample = {name: values[0] for name, values in self._batch([i]).items()}
         else:
@@ -158,22 +187,13 @@ class RowDataset(Initialized):
 
     def __getitems__(self, rows: Sequence[int] | npt.NDArray[Any]) -> Any:
         """Return the batch of some rows, in this order; what loaders call and give to their ``collate_fn``."""
-        batch, transform = self._batch(rows), self._transform
-        if transform is None:
-            return batch
-        return list(map(transform, batch)) if self._format == "python" else transform(batch)
+        return self._transformed(self._batch(rows))
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
     def _batch(self, rows: Any) -> Any:
-        """A batch in its format."""
-        taken = self._here().take(rows)
-        if self._format == "python":
-            return taken.to_pylist(extensions=self._extensions)
-        if self._format == "numpy":
-            return ArrayBatch({name: _values(taken.column(i)) for i, name in enumerate(taken.schema.names)})
-        return taken
+        return self._formatted(self.here().take(rows))
 
     def __repr__(self) -> str:
         return f"<RowDataset: {len(self):,} rows, format {self._format!r}>\n{self.schema}"

@@ -108,7 +108,7 @@ def shared(name):
 OWNED = {
     *("Damage", "Recovery", "Validation", "ColumnStatistics", "GroupedPayloads", "DecodedPayloads", "StreamDecoder"),
     *("MessageReader", "RecordBatchFileReader", "RecordBatchStreamReader", "IndexedStreamReader", "Dataset"),
-    *("RecordBatchFileWriter", "RecordBatchStreamWriter", "RowDataset"),
+    *("RecordBatchFileWriter", "RecordBatchStreamWriter", "RowDataset", "RowStream"),
 }
 
 

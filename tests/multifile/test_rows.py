@@ -1,5 +1,7 @@
 """Rows as training data take them: whatever the way, they are those that reading everything gives."""
 
+import itertools
+import json
 import os
 import pickle
 from pathlib import Path
@@ -213,3 +215,85 @@ def test_no_rows_are_a_data_set_too(tmp_path):
     assert dataset[[]]["tokens"].shape == (0,)
     with pytest.raises(IndexError):
         dataset[0]
+
+
+# -- passes that go on later ---------------------------------------------------------------------------------
+
+
+def passes(rows: Any, **options: Any) -> ipc.RowStream:
+    return ipc.RowStream(rows, **options)
+
+
+def values(found: Any) -> list[list[int]]:
+    return [np.atleast_1d(batch["x"]).tolist() for batch in found]
+
+
+@pytest.mark.parametrize("compression", [None, "lz4"])
+@pytest.mark.parametrize("shuffle", [0, 40])
+def test_a_pass_has_every_row_once_and_goes_on_where_it_stopped(tmp_path: Path, shuffle: int, compression: Any) -> None:
+    numbers = iter(range(230))
+    for name, sizes in (("a", [50, 1, 49]), ("b", [100, 30])):
+        batches = [{"x": list(itertools.islice(numbers, size))} for size in sizes]
+        ipc.write(batches, tmp_path / f"{name}.arrow", compression=compression)
+    options = {"shuffle": shuffle, "seed": 7, "format": "numpy"}
+    for size in (1, 7, 64, 1000, None):
+        stream = passes(tmp_path, batch_size=size, **options)
+        first = values(stream)
+        assert sorted(itertools.chain(*first)) == list(range(230))
+        assert ([*itertools.chain(*first)] == list(range(230))) == (shuffle == 0)
+        second = values(stream)
+        assert (first == second) == (shuffle == 0)
+        for stop in {0, 1, len(first) // 2, len(first)}:
+            stream = passes(tmp_path, batch_size=size, **options)
+            assert values(itertools.islice(stream, stop)) == first[:stop]
+            state = json.loads(json.dumps(stream.state_dict()))
+            again = passes(tmp_path, batch_size=size, **options)
+            again.load_state_dict(state)
+            assert values(again) == first[stop:]
+            assert values(again) == second
+
+
+def test_shares_have_all_rows_together(tmp_path: Path) -> None:
+    ipc.write([{"x": [i] * (i + 1)} for i in range(10)], path := tmp_path / "x.arrow")
+    for shuffle in (0, 5):
+        parts = [passes(path, shuffle=shuffle, rank=rank, world_size=3) for rank in range(3)]
+        found = [sorted(sample["x"] for sample in part) for part in parts]
+        assert sorted(itertools.chain(*found)) == sorted(i for i in range(10) for _ in range(i + 1))
+        assert all(found)
+    state = parts[0].state_dict()
+    next(iter(parts[0]))
+    parts[1].load_state_dict(parts[0].state_dict())
+    with pytest.raises(ipc.UsageError, match=r"share \(0, 3\), and this is \(1, 3\)"):
+        next(iter(parts[1]))
+    assert state["epoch"] == 1
+    for wrong in ({"rank": 1}, {"rank": 3, "world_size": 3}, {"shuffle": -1}, {"format": "tensor"}):
+        with pytest.raises(ipc.UsageError):
+            passes(path, **wrong)
+
+
+def test_a_stream_that_grows_is_a_pass(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrows"
+    with ipc.new_stream(path, append=True) as writer:
+        writer.write({"x": [0, 1, 2]})
+        with ipc.open_stream(path, follow=True, timeout=10) as reader:
+            batches = iter(passes(reader, batch_size=2, format="numpy"))
+            assert next(batches)["x"].tolist() == [0, 1]
+            writer.write({"x": [3, 4]})
+            assert next(batches)["x"].tolist() == [2, 3]
+            writer.close()
+            assert [batch["x"].tolist() for batch in batches] == [[4]]
+    with ipc.open_stream(path) as reader:
+        mixed = passes(reader, shuffle=10, format="arrow", transform=lambda row: row["x"][0])
+        assert sorted(mixed) == [0, 1, 2, 3, 4]
+        with pytest.raises(ipc.UsageError, match="of a reader"):
+            passes(reader, columns=["x"])
+
+
+def test_loaders_of_torch_share_a_pass_out(tmp_path: Path) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    ipc.write([{"x": [2 * i, 2 * i + 1]} for i in range(6)], path := tmp_path / "x.arrow")
+    for workers in (0, 2):
+        rows = passes(path, batch_size=4, format="numpy", shuffle=3).to_torch()
+        loader = data.DataLoader(rows, batch_size=None, num_workers=workers)
+        assert sorted(itertools.chain(*values(loader))) == list(range(12))
+    assert rows.state_dict().keys() == {"epoch", "rows", "share"}
