@@ -153,7 +153,7 @@ def _checked(buffer: memoryview) -> dict[str, Any]:
     from arrowipc.cli.check import checked
 
     with Progress("checking", len(buffer)) as progress:
-        found = checked(buffer, progress)
+        found = checked(buffer, progress.reach)
     for name, text in (("damage", "reason"), ("remarks", "words")):
         found[name] = [{**each, text: printable(for_shell(each[text][:1000]))} for each in found[name][:ROWS]]
     for each in found["damage"]:

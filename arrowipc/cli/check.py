@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -43,7 +44,7 @@ def check(file: str, strict: bool, as_json: bool) -> None:
     with about(file):
         data = again(file)
         with Progress("checking", size_of(file)) as progress:
-            report = checked(data, progress)
+            report = checked(data, progress.reach)
     if as_json:
         say_json(report)
     else:
@@ -52,10 +53,10 @@ def check(file: str, strict: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def checked(data: Any, progress: Progress) -> dict[str, Any]:
+def checked(data: Any, watch: Callable[[int], object] | None = None) -> dict[str, Any]:
     """Check a source that can be read more than once; returns what `check --json` prints."""
-    strict = ipc.validate(data, level="strict", watch=progress.reach)
-    full = strict if strict.ok else ipc.validate(data, level="full", watch=progress.reach)
+    strict = ipc.validate(data, level="strict", watch=watch)
+    full = strict if strict.ok else ipc.validate(data, level="full", watch=watch)
     levels = {"structure": full.ok or _opens(data), "full": full.ok, "strict": strict.ok}
     shown = full if not full.ok else strict
     fields = {name.removeprefix("num_"): value for name, value in full._asdict().items() if name != "level"}

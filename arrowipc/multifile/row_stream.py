@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from arrowipc.arguments import check_flag, check_integer
-from arrowipc.errors import UsageError
+from arrowipc.errors import UsageError, missing_package
 from arrowipc.multifile.rows import RowDataset, Samples
 from arrowipc.reader import BatchReader
 from arrowipc.tables import Table
@@ -62,6 +62,8 @@ class RowStream(Samples):
     ----------
     epoch : int
         The number of the pass, from 0 on; it rises when a pass is over, and may be set between passes.
+    schema : Schema
+        Of the rows.
 
     Raises
     ------
@@ -139,8 +141,10 @@ class RowStream(Samples):
 
     def to_torch(self) -> Any:
         """Return a ``torch.utils.data.IterableDataset`` of the same rows; each worker of a loader has its share."""
-        from arrowipc.multifile.torch_stream import TorchRows
-
+        try:
+            from arrowipc.multifile.torch_stream import TorchRows
+        except ImportError as error:
+            raise missing_package("to_torch", "torch") from error
         return TorchRows(self)
 
     def __iter__(self) -> Iterator[Any]:
