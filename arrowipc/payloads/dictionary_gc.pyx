@@ -27,12 +27,15 @@ from arrowipc.inline.room cimport make_room, new_zeros
 
 
 cdef Piece piece_of(const ColumnsData* values) noexcept nogil:
-    """The one flat column of `values`, without its nulls, as something to copy values from; NULL: no values."""
+    """The one flat column of `values`, without its nulls, as something to copy values from; NULL: no values.
+
+    A column of the null type has no buffers, and nothing to copy.
+    """
     cdef const FieldPlan* field
     cdef const Extent* extents
     cdef Piece piece
     memset(&piece, 0, sizeof(Piece))
-    if values == NULL:
+    if values == NULL or not LAYOUTS[values.plan.fields[0].layout].has_validity:
         return piece
     field = &values.plan.fields[0]
     extents = &values.extents[field.first_buffer]
