@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from arrowipc.arguments import check_flag, check_integer
+from arrowipc.arguments import check_flag, check_integer, described
 from arrowipc.errors import UsageError, missing_package
 from arrowipc.multifile.rows import RowDataset, Samples
 from arrowipc.reader import BatchReader
@@ -134,10 +134,15 @@ class RowStream(Samples):
         """Return what another object needs to go on behind the last batch or sample: numbers, which JSON holds."""
         return {"epoch": self.epoch, "rows": self._done, "share": self._share}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """Let the next pass go on where one with the same source and options was when its state was taken."""
-        self.epoch, self._done = state["epoch"], state["rows"]
-        self._resume, self._share = state["rows"], None if state["share"] is None else tuple(state["share"])
+        share = state.get("share", 0) if isinstance(state, dict) else 0
+        if not (share is None or (isinstance(share, list | tuple) and len(share) == 2)):
+            raise UsageError(f"a state is what state_dict() returned, found {described(state)}")
+        epoch = check_integer("epoch", state.get("epoch", -1), 0, 2**63 - 1)
+        rows = check_integer("rows", state.get("rows", -1), 0, 2**63 - 1)
+        self.epoch, self._done, self._resume = epoch, rows, rows
+        self._share = None if share is None else (share[0], share[1])
 
     def to_torch(self) -> Any:
         """Return a ``torch.utils.data.IterableDataset`` of the same rows; each worker of a loader has its share."""

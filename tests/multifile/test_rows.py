@@ -297,3 +297,14 @@ def test_loaders_of_torch_share_a_pass_out(tmp_path: Path) -> None:
         loader = data.DataLoader(rows, batch_size=None, num_workers=workers)
         assert sorted(itertools.chain(*values(loader))) == list(range(12))
     assert rows.state_dict().keys() == {"epoch", "rows", "share"}
+
+
+@pytest.mark.parametrize(
+    "state", [None, {}, {"epoch": "a", "rows": 1, "share": None}, {"epoch": 0, "rows": -1, "share": None}, {"share": 5}]
+)
+def test_a_state_that_is_none_changes_nothing(state, tmp_path):
+    ipc.write([{"x": [0, 1, 2]}], tmp_path / "rows.arrow")
+    rows = ipc.RowStream(tmp_path / "rows.arrow")
+    with pytest.raises(ipc.UsageError, match=r"a state is what|must be an integer"):
+        rows.load_state_dict(state)
+    assert len(list(rows)) == 3
