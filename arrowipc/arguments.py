@@ -11,12 +11,14 @@ from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, showabl
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, ClassVar, NoReturn, Self, SupportsIndex, TypeAlias, TypeVar, overload
+    from typing import Any, ClassVar, Literal, NoReturn, Self, SupportsIndex, TypeAlias, TypeVar, overload
 
     T = TypeVar("T")
 
     #: Whether extension types become what they mean; a mapping from their names to functions of a stored value.
     Extensions: TypeAlias = "bool | Mapping[str, Callable[[Any], Any]] | None"
+    #: What maps become: lists of pairs, or dicts, where keys that repeat are refused or lose all but the last value.
+    MapsAsDicts: TypeAlias = "Literal['strict', 'lossy'] | None"
     MetadataLike: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
 
 #: How far docstrings of classes and functions are indented; since Python 3.13 the compiler strips that.

@@ -161,6 +161,12 @@ class BatchReader(Closing):
 
         return export_stream(self.schema, iter(self), requested_schema)
 
+    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
+        """Export the same as a stream of batches on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(self.schema, iter(self), requested_schema, **kwargs)
+
 
 class RecordBatchStreamReader(BatchReader):
     """Reads the batches of an Arrow IPC stream; made by `open_stream`.
@@ -669,7 +675,7 @@ class RecordBatchFileReader(BatchReader):
         part = self._part(columns)  # rows refer to it weakly, and another thread may put one in its place
         return part._row_reader().take(rows)
 
-    def row(self, i: SupportsIndex, *, columns: Columns = None, extensions: Extensions = False) -> dict[str, Any]:
+    def row(self, i: SupportsIndex, *, columns: Columns = None, extensions: Extensions = None) -> dict[str, Any]:
         """Return one row as a dict; parameters and errors are those of `take`.
 
         `extensions` is that of :meth:`arrowipc.RecordBatch.to_pydict`.

@@ -13,6 +13,7 @@ from arrowipc.columns.array import Array, clip, is_conditions, is_foreign, is_in
 from arrowipc.columns.column import Column
 from arrowipc.columns.record_batch import (
     RecordBatch,
+    batches_of,
     batch_of,
     batches_to_pydict,
     concat_batches,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from arrowipc.arguments import Extensions, MetadataLike
+    from arrowipc.arguments import Extensions, MapsAsDicts, MetadataLike
     from arrowipc.datatypes import DataType
     from arrowipc.types import TypeLike
 
@@ -100,6 +101,8 @@ class ChunkedArray(Column):
             raise UsageError("ChunkedArray: without chunks a type is needed")
         field = made[0].field if made else known or make_field("", kind)
         field = field if field.nullable else field.with_nullable(any(chunk.null_count for chunk in made))
+        if field.extension_name:
+            made = [batch.column(0) for batch in batches_of(field, made)]
         return cls._of(field, made)
 
     @classmethod
@@ -187,10 +190,16 @@ class ChunkedArray(Column):
 
     combine_chunks = _whole = combine
 
-    def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
+    def to_pylist(
+        self,
+        *,
+        max_values: int | None = None,
+        extensions: Extensions = None,
+        maps_as_pydicts: MapsAsDicts = None,
+    ) -> list[Any]:
         """Return the elements as Python values; see :meth:`Array.to_pylist`."""
         schema = Schema([self.field])
-        return batches_to_pydict(self._batches(), schema, max_values, extensions)[self.field.name]
+        return batches_to_pydict(self._batches(), schema, max_values, extensions, maps_as_pydicts)[self.field.name]
 
     def _arrays(self) -> list[Array]:
         return self.chunks
@@ -209,11 +218,20 @@ class ChunkedArray(Column):
         ends = list(accumulate(map(len, self.chunks)))
         return self._of(array.field, [array[start:end] for start, end in zip([0, *ends], ends, strict=False)])
 
-    def to_numpy(self, copy: bool = True) -> npt.NDArray[Any]:
+    def to_numpy(
+        self,
+        copy: bool = True,
+        *,
+        zero_copy_only: bool | None = None,
+        writable: bool = False,
+        dtype: npt.DTypeLike | None = None,
+    ) -> npt.NDArray[Any]:
         """Return the elements as one NumPy array; see :meth:`Array.to_numpy`. Only one chunk can be a view."""
-        if not check_flag("copy", copy) and len(self.chunks) > 1:
+        as_it_is = check_flag("zero_copy_only", zero_copy_only) if zero_copy_only is not None else None
+        copy = check_flag("copy", copy) and as_it_is is None
+        if len(self.chunks) > 1 and (as_it_is or (as_it_is is None and not copy)):
             raise UsageError(f"{len(self.chunks)} chunks need a copy: use copy=True, or chunk(i).to_numpy(copy=False)")
-        return self._plain().to_numpy(copy)
+        return self._plain().to_numpy(copy, zero_copy_only=as_it_is, writable=writable, dtype=dtype)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if len(self.chunks) > 1 and copy is False:
@@ -263,6 +281,12 @@ class ChunkedArray(Column):
         from arrowipc.cdata.export import export_stream
 
         return export_stream(self.field, iter(self.chunks), requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
+        """Export the same as a stream of arrays on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(self.field, iter(self.chunks), requested_schema, **kwargs)
 
     def flatten(self) -> list[ChunkedArray]:
         """Return the members of a column of structs, null where the struct is; another column as it is, in a list."""
@@ -468,7 +492,7 @@ class Table(Tabular):
 
         return self._like(add_to_each(self._at_least_one(), i, field, values))
 
-    def iter_rows(self, *, named: bool = False, extensions: Extensions = False) -> Iterator[Any]:
+    def iter_rows(self, *, named: bool = False, extensions: Extensions = None) -> Iterator[Any]:
         """Iterate over the rows, as tuples or (`named`) dicts; see :meth:`arrowipc.RecordBatch.iter_rows`."""
         for batch in self.batches:
             yield from batch.iter_rows(named=named, extensions=extensions)  # type: ignore[call-overload]
@@ -515,6 +539,11 @@ class Table(Tabular):
         from arrowipc.cdata.import_array import stream_from
 
         return stream_from(Table(self.schema, self.to_batches(max_chunksize)))
+
+    def to_struct_array(self, max_chunksize: int | None = None) -> ChunkedArray:
+        """Return the rows as a column of structs in the same memory, in chunks of `max_chunksize` rows at most."""
+        chunks = [batch.to_struct_array() for batch in self.to_batches(max_chunksize) or self._at_least_one()]
+        return ChunkedArray._of(chunks[0].field, chunks)
 
     def flatten(self) -> Table:
         """Return the rows with a column ``column.member`` for each member of columns of structs."""
@@ -583,6 +612,12 @@ class Table(Tabular):
         from arrowipc.cdata.export import export_stream
 
         return export_stream(self.schema, iter(self.batches), requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
+        """Export the same as a stream of batches on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(self.schema, iter(self.batches), requested_schema, **kwargs)
 
 
 # -- the functions that make them ----------------------------------------------------------------------------

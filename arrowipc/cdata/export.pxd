@@ -59,6 +59,18 @@ cdef extern from * nogil:
         void* private_data;
     };
     #endif
+
+    #ifndef ARROW_C_DEVICE_STREAM_INTERFACE
+    #define ARROW_C_DEVICE_STREAM_INTERFACE
+    struct ArrowDeviceArrayStream {
+        ArrowDeviceType device_type;
+        int (*get_schema)(struct ArrowDeviceArrayStream*, struct ArrowSchema* out);
+        int (*get_next)(struct ArrowDeviceArrayStream*, struct ArrowDeviceArray* out);
+        const char* (*get_last_error)(struct ArrowDeviceArrayStream*);
+        void (*release)(struct ArrowDeviceArrayStream*);
+        void* private_data;
+    };
+    #endif
     """
     const int64_t ARROW_FLAG_DICTIONARY_ORDERED
     const int64_t ARROW_FLAG_NULLABLE
@@ -100,6 +112,14 @@ cdef extern from * nogil:
         int (*get_next)(ArrowArrayStream*, ArrowArray* out) noexcept nogil
         const char* (*get_last_error)(ArrowArrayStream*) noexcept nogil
         void (*release)(ArrowArrayStream*) noexcept nogil
+        void* private_data
+
+    struct ArrowDeviceArrayStream:
+        int32_t device_type
+        int (*get_schema)(ArrowDeviceArrayStream*, ArrowSchema* out) noexcept nogil
+        int (*get_next)(ArrowDeviceArrayStream*, ArrowDeviceArray* out) noexcept nogil
+        const char* (*get_last_error)(ArrowDeviceArrayStream*) noexcept nogil
+        void (*release)(ArrowDeviceArrayStream*) noexcept nogil
         void* private_data
 
 

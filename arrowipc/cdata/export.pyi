@@ -15,3 +15,9 @@ def export_stream(
     source: BatchProducer | Iterable[RecordBatch] | Iterable[Array],
     requested_schema: object = None,
 ) -> Any: ...
+def export_device_stream(
+    schema: Schema | Field,
+    source: BatchProducer | Iterable[RecordBatch] | Iterable[Array],
+    requested_schema: object = None,
+    **kwargs: object,
+) -> Any: ...

@@ -567,8 +567,8 @@ cdef struct StreamData:
     char** message          # its message, where it can be read without the GIL
 
 
-cdef int fill_stream(object schema, object source, ArrowArrayStream* out) except -1:
-    """Export `source`, a BatchProducer or an iterable of batches or arrays, as a stream of a schema or field."""
+cdef StreamData* stream_data(object schema, object source) except NULL:
+    """What a stream of a schema or field keeps of `source`, a BatchProducer or an iterable of batches or arrays."""
     cdef LimitsData limits
     cdef StreamState state = StreamState.__new__(StreamState)
     cdef IteratorProducer producer
@@ -589,30 +589,35 @@ cdef int fill_stream(object schema, object source, ArrowArrayStream* out) except
     data.state = <PyObject*> state
     data.message = &state.message
     Py_INCREF(state)
-    out.get_schema = stream_get_schema
-    out.get_next = stream_get_next
-    out.get_last_error = stream_get_last_error
-    out.release = release_stream
-    out.private_data = data
-    return 0
+    return data
 
 
-cdef int stream_get_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept nogil:
+ctypedef fused Stream:
+    ArrowArrayStream
+    ArrowDeviceArrayStream
+
+
+cdef int stream_get_schema(Stream* stream, ArrowSchema* out) noexcept nogil:
     out.release = NULL
-    return stream_call(stream, out, NULL)
+    return stream_call(<StreamData*> stream.private_data, out, NULL)
 
 
 cdef int stream_get_next(ArrowArrayStream* stream, ArrowArray* out) noexcept nogil:
     out.release = NULL
-    return stream_call(stream, NULL, out)
+    return stream_call(<StreamData*> stream.private_data, NULL, out)
 
 
-cdef int stream_call(ArrowArrayStream* stream, ArrowSchema* schema, ArrowArray* array) noexcept nogil:
-    if stream.private_data == NULL:
+cdef int device_stream_get_next(ArrowDeviceArrayStream* stream, ArrowDeviceArray* out) noexcept nogil:
+    on_cpu(out)
+    return stream_call(<StreamData*> stream.private_data, NULL, &out.array)
+
+
+cdef int stream_call(StreamData* data, ArrowSchema* schema, ArrowArray* array) noexcept nogil:
+    if data == NULL:
         return EINVAL
     if not Py_IsInitialized() or finalizing():
         return ECANCELED
-    return stream_call_with_gil(<StreamData*> stream.private_data, schema, array)
+    return stream_call_with_gil(data, schema, array)
 
 
 cdef int stream_call_with_gil(StreamData* data, ArrowSchema* schema, ArrowArray* array) noexcept with gil:
@@ -643,13 +648,13 @@ cdef int stream_call_with_gil(StreamData* data, ArrowSchema* schema, ArrowArray*
     return code
 
 
-cdef const char* stream_get_last_error(ArrowArrayStream* stream) noexcept nogil:
+cdef const char* stream_get_last_error(Stream* stream) noexcept nogil:
     if stream.private_data == NULL:
         return "the stream has been released"
     return (<StreamData*> stream.private_data).message[0]
 
 
-cdef void release_stream(ArrowArrayStream* stream) noexcept nogil:
+cdef void release_stream(Stream* stream) noexcept nogil:
     cdef StreamData* data = <StreamData*> stream.private_data
     cdef PyObject* state
     stream.release = NULL
@@ -667,6 +672,7 @@ cdef void destroy_capsule(object capsule) noexcept:
     cdef void* block = PyCapsule_GetPointer(capsule, name)
     cdef ArrowSchema* schema = <ArrowSchema*> block
     cdef ArrowArrayStream* stream = <ArrowArrayStream*> block
+    cdef ArrowDeviceArrayStream* device_stream = <ArrowDeviceArrayStream*> block
     cdef ArrowArray* array = <ArrowArray*> block    # an ArrowDeviceArray begins with one
     if strcmp(name, "arrow_schema") == 0:
         if schema.release != NULL:
@@ -674,6 +680,9 @@ cdef void destroy_capsule(object capsule) noexcept:
     elif strcmp(name, "arrow_array_stream") == 0:
         if stream.release != NULL:
             stream.release(stream)
+    elif strcmp(name, "arrow_device_array_stream") == 0:
+        if device_stream.release != NULL:
+            device_stream.release(device_stream)
     elif array.release != NULL:
         array.release(array)
     free_block(block)
@@ -742,16 +751,23 @@ def export_device_array(exported, requested_schema=None, **kwargs):
     return export_schema(described(exported)), device_capsule(exported, ARROW_DEVICE_CPU, -1, NULL)
 
 
-def check_keywords(keywords):
-    """Refuse keywords of ``__arrow_c_device_array__`` that nobody knows, unless they are None."""
+def check_keywords(keywords, method="__arrow_c_device_array__"):
+    """Refuse keywords of the device interface that nobody knows, unless they are None."""
     for name, value in keywords.items():
         if value is not None:
-            raise UnsupportedError(f"__arrow_c_device_array__: the keyword {name!r} is not supported")
+            raise UnsupportedError(f"{method}: the keyword {name!r} is not supported")
+
+
+cdef void on_cpu(ArrowDeviceArray* out) noexcept nogil:
+    """Make a released array on the CPU."""
+    memset(out, 0, sizeof(ArrowDeviceArray))
+    out.device_id = -1
+    out.device_type = ARROW_DEVICE_CPU
 
 
 cdef object device_capsule(object exported, int32_t device_type, int64_t device_id, void* sync_event):
     cdef ArrowDeviceArray* out = <ArrowDeviceArray*> new_block(sizeof(ArrowDeviceArray))
-    memset(out, 0, sizeof(ArrowDeviceArray))
+    on_cpu(out)
     out.device_id = device_id
     out.device_type = device_type
     out.sync_event = sync_event
@@ -778,8 +794,8 @@ def export_stream(schema, source, requested_schema=None):
     """Export a `BatchProducer` or an iterable of RecordBatches, or of Arrays: an ``arrow_array_stream`` capsule.
 
     `source` is asked for the next batch of `schema` (the next array of a field) whenever the consumer wants one. What
-    it raises reaches
-    the consumer as an errno code and a message; the stream then stays failed. Errors: as for `export_schema`.
+    it raises reaches the consumer as an errno code and a message; the stream then stays failed. Errors: as for
+    `export_schema`.
     """
     cdef ArrowArrayStream* out
     instance_of("the schema of a stream to export", schema, (Schema, Field))
@@ -787,5 +803,27 @@ def export_stream(schema, source, requested_schema=None):
     out = <ArrowArrayStream*> new_block(sizeof(ArrowArrayStream))
     out.release = NULL
     capsule = capsule_of(out, "arrow_array_stream")
-    fill_stream(schema, source, out)
+    out.private_data = stream_data(schema, source)
+    out.get_schema = stream_get_schema[ArrowArrayStream]
+    out.get_next = stream_get_next
+    out.get_last_error = stream_get_last_error[ArrowArrayStream]
+    out.release = release_stream[ArrowArrayStream]
+    return capsule
+
+
+def export_device_stream(schema, source, requested_schema=None, **kwargs):
+    """Export the same on the CPU: an ``arrow_device_array_stream`` capsule; keywords as `export_device_array`."""
+    cdef ArrowDeviceArrayStream* out
+    check_keywords(kwargs, "__arrow_c_device_stream__")
+    instance_of("the schema of a stream to export", schema, (Schema, Field))
+    check_requested(requested_schema)
+    out = <ArrowDeviceArrayStream*> new_block(sizeof(ArrowDeviceArrayStream))
+    out.release = NULL
+    capsule = capsule_of(out, "arrow_device_array_stream")
+    out.device_type = ARROW_DEVICE_CPU
+    out.private_data = stream_data(schema, source)
+    out.get_schema = stream_get_schema[ArrowDeviceArrayStream]
+    out.get_next = device_stream_get_next
+    out.get_last_error = stream_get_last_error[ArrowDeviceArrayStream]
+    out.release = release_stream[ArrowDeviceArrayStream]
     return capsule

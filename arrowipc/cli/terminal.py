@@ -168,7 +168,7 @@ def _fine_json(kind: Any, number: int) -> Any:
 
 
 #: Argument ``extensions`` of to_pylist, for values that go to `as_json`.
-FINE_JSON: Any = FineTimes(_fine_json)
+FINE_JSON: Any = FineTimes(_fine_json, extensions=None)
 
 
 def json_text(document: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from arrowipc._core import Columns
-from arrowipc.arguments import Extensions
+from arrowipc.arguments import Extensions, MapsAsDicts
 from arrowipc.columns.column import Nested
 from arrowipc.datatypes import DataType, Field
 from arrowipc.types import TypeLike
@@ -51,10 +51,21 @@ class Array(Nested):
     @overload
     def __getitem__(self, i: builtins.slice[Any, Any, Any] | Sequence[int] | npt.NDArray[Any] | Array, /) -> Array: ...
     def __iter__(self) -> Iterator[Any]: ...
-    def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]: ...
+    def to_pylist(
+        self,
+        *,
+        max_values: int | None = None,
+        extensions: Extensions = None,
+        maps_as_pydicts: MapsAsDicts = None,
+    ) -> list[Any]: ...
     def to_arrow(self) -> pa.Array: ...
     def to_numpy(
-        self, copy: bool = False, *, zero_copy_only: bool | None = None, dtype: npt.DTypeLike | None = None
+        self,
+        copy: bool = False,
+        *,
+        zero_copy_only: bool | None = None,
+        writable: bool = False,
+        dtype: npt.DTypeLike | None = None,
     ) -> npt.NDArray[Any]: ...
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None

@@ -242,14 +242,14 @@ cdef class Array(Compiled, Nested):
         position = integer_of("index", i)
         if not -self.length <= position < self.length:
             raise IndexError(f"index {i} is out of range: the array has {self.length} elements")
-        return values(self.columns, self.index, self.offset + position % self.length, 1)[0]
+        return values(self.columns, self.index, self.offset + position % self.length, 1, quota(AS_BACKED))[0]
 
     def __iter__(self):
         cdef int64_t i
         for i in range(0, self.length, STEP):
-            yield from values(self.columns, self.index, self.offset + i, min(STEP, self.length - i))
+            yield from values(self.columns, self.index, self.offset + i, min(STEP, self.length - i), quota(AS_BACKED))
 
-    def to_pylist(self, *, max_values=None, extensions=False):
+    def to_pylist(self, *, max_values=None, extensions=None, maps_as_pydicts=None):
         """Return the elements as Python values.
 
         ======================================  ============================================================
@@ -276,9 +276,10 @@ cdef class Array(Compiled, Nested):
             The most Python objects to make (else a LimitError): small input can claim to be billions of nulls. It
             also bounds how much text may be made of bytes that several rows share. By default 2**24 and 8 for each
             byte of the columns, 2**27 at most. Lists and dicts are counted apart; a byte is enough for one.
-        extensions : bool or mapping, default False
-            True: values of these extension types become what they mean, nested ones too; all others stay as they
-            are stored, as does a column that is not stored as its type asks for.
+        extensions : bool or mapping, optional
+            None: ``arrow.uuid`` and ``arrow.bool8`` become what they mean, as in pyarrow. False: values stay as they
+            are stored. True: values of all these extension types become what they mean, nested ones too; others stay
+            as they are stored, as does a column that is not stored as its type asks for.
 
             ================================  ==========================================================
             ``arrow.uuid``, ``arrow.bool8``   uuid.UUID, bool
@@ -291,6 +292,9 @@ cdef class Array(Compiled, Nested):
 
             A mapping from names of extension types to functions of one stored value adds to these, or replaces
             them: ``extensions={"geoarrow.wkb": shapely.from_wkb}``.
+        maps_as_pydicts : {None, "strict", "lossy"}
+            Maps become dicts instead of lists of pairs. A key that repeats is a UsageError if "strict"; if "lossy", its
+            last value counts.
 
         Raises
         ------
@@ -300,26 +304,29 @@ cdef class Array(Compiled, Nested):
         UnsupportedError
             If nanoseconds are no whole microseconds: :meth:`to_numpy` gives all digits.
         """
-        return values(self.columns, self.index, self.offset, self.length, given(max_values), extensions)
+        return values(self.columns, self.index, self.offset, self.length,
+                      quota(given(max_values), extensions, maps_as_pydicts))
 
-    def to_numpy(self, copy=False, *, zero_copy_only=None, dtype=None):
+    def to_numpy(self, copy=False, *, zero_copy_only=None, writable=False, dtype=None):
         """Return the elements as a NumPy array.
 
         Of shape (length,), or (length, size) for fixed-size lists. Timestamps and dates are datetime64
-        (in UTC when there is a timezone), durations timedelta64, times of day the stored integers,
-        intervals of days or nanoseconds structured.
+        (in UTC when there is a timezone), durations timedelta64, intervals of days or nanoseconds structured.
 
         Parameters
         ----------
         copy : bool, default False
             False: a read-only view of the buffers, which stay alive with it. That works for numbers other
-            than booleans, for dates in ms, times, timestamps, durations, intervals, decimals and binary of
-            fixed size (both as raw bytes, dtype ``V``), and fixed-size lists of these, all without nulls.
-            True: always a new array. Nulls become NaN or NaT, integers with nulls float64; text, binary,
-            decimals and nested values become objects as in :meth:`to_pylist`, encoded values are decoded.
+            than booleans, for dates in ms, times of day (as integers), timestamps, durations, intervals, decimals and
+            binary of fixed size (both as raw bytes, dtype ``V``), and fixed-size lists of these, all without nulls.
+            True: always a new array. Nulls become NaN or NaT, integers with nulls float64, ``arrow.bool8`` bool; text,
+            binary, decimals, times of day, structs and maps become objects as in ``to_pylist(extensions=False)``, lists
+            NumPy arrays; encoded values are decoded.
         zero_copy_only : bool, optional
             pyarrow's name. True: a view, as with ``copy=False``. False: a view where that shows the values, else a
             copy.
+        writable : bool, default False
+            True: not a view, which is read-only.
         dtype : dtype, optional
             Of the result, which is converted to it, and copied if that needs a copy.
 
@@ -336,6 +343,11 @@ cdef class Array(Compiled, Nested):
         copy = copy is not False and check_flag("copy", copy)
         if zero_copy_only is not None:
             zero_copy_only = check_flag("zero_copy_only", zero_copy_only)
+        if writable is not False and check_flag("writable", writable):
+            if zero_copy_only:
+                raise UsageError("to_numpy: a view is read-only, so writable=True and zero_copy_only=True exclude each "
+                                 "other")
+            copy = True
         if dtype is not None or zero_copy_only is False:
             return as_array(self, dtype, copy or (False if zero_copy_only else None))
         return to_numpy(self, copy)

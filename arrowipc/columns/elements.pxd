@@ -11,6 +11,10 @@ cdef enum:
     DICT_SLOTS = 24             # what a dict takes, in slots of a list
     AS_BACKED = -1              # fewer where the input is small: it must hold most of what is made of it
 
+cdef enum Maps:
+    # What maps become: lists of pairs, or dicts, where keys that repeat are refused or lose all but the last value.
+    MAPS_PAIRS, MAPS_STRICT, MAPS_LOSSY
+
 
 @cython.final
 cdef class Quota:
@@ -21,8 +25,9 @@ cdef class Quota:
     cdef int64_t bytes_left
     cdef list counted           # Columns whose own bytes are in bytes_left
     cdef int depth
-    cdef dict extensions        # functions of the caller's for extension types; None: values stay as they are stored
-    cdef dict converters        # (plan, field) -> what converts the field's values, or None
+    cdef object extensions      # the argument of to_pylist; False: values stay as they are stored
+    cdef dict converters        # (plan, field) -> what converts the field's values, or None; None: not needed so far
+    cdef int maps               # Maps
     cdef object finer           # FineTimes.make, or None
     cdef bint unheld            # some value is Unheld
     cdef int refuse(self, int64_t limit) except -1
@@ -34,13 +39,12 @@ cdef class Quota:
     cdef int enter(self) except -1
 
 
-cdef Quota quota(int64_t max_values, object extensions=*)
+cdef Quota quota(int64_t max_values, object extensions=*, object maps_as_pydicts=*)
 cdef bint pause_collector() noexcept
 cdef void resume_collector(bint was_running) noexcept
 cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count)
 cdef int64_t count_bytes(Columns columns) except -1
-cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=*,
-                 object extensions=*)
+cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, Quota q)
 cdef int check_native(Columns columns, object action) except -1
 cdef Columns dictionary_of(Columns columns, int32_t field)
 cdef int64_t dictionary_id(Columns columns, int32_t field) except? -1

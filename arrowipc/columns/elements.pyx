@@ -35,8 +35,9 @@ from arrowipc.inline.plan cimport (
     FieldPlan,
 )
 from arrowipc.inline.threads cimport FREE_THREADED, in_order
-from arrowipc.metadata.schema_reader cimport children_of, plan_field
+from arrowipc.metadata.schema_reader cimport children_of, has_metadata, plan_field
 
+from arrowipc.arguments import described
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column
 
 cdef extern from "Python.h":
@@ -136,21 +137,26 @@ cdef class Quota:
         self.take_objects(columns, dicts, DICT_SLOTS)
 
 
-cdef Quota quota(int64_t max_values, object extensions=False):
+cdef Quota quota(int64_t max_values, object extensions=None, object maps_as_pydicts=None):
     cdef Quota q = Quota.__new__(Quota)
     q.backed = max_values == AS_BACKED
     q.limit = q.left = FREE_VALUES if q.backed else max_values
     q.slots_left = FREE_VALUES
     q.bytes_left = FREE_BYTES if q.backed else max_values * BYTES_PER_VALUE
     q.counted = []
-    if extensions is not False:
-        from arrowipc.columns.extensions import FineTimes, own_converters
+    q.extensions = extensions
+    if extensions is not None and extensions is not False:
+        from arrowipc.columns.extensions import FineTimes, meanings_of
 
         if isinstance(extensions, FineTimes):
-            q.finer = extensions.make
+            q.finer, q.extensions = extensions.make, extensions.extensions
         else:
-            q.extensions = own_converters(extensions)
-            q.converters = {}
+            meanings_of(extensions)
+    if maps_as_pydicts is not None:
+        if maps_as_pydicts != "strict" and maps_as_pydicts != "lossy":
+            raise UsageError(
+                f"maps_as_pydicts: expected None, 'strict' or 'lossy', found {described(maps_as_pydicts)}")
+        q.maps = MAPS_STRICT if maps_as_pydicts == "strict" else MAPS_LOSSY
     return q
 
 
@@ -176,13 +182,12 @@ cdef int check_native(Columns columns, object action) except -1:
     return 0
 
 
-cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, int64_t max_values=AS_BACKED,
-                 object extensions=False):
+cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, Quota q):
     """Elements [at, at + count) of a field, `at` physical, as Python values."""
     check_native(columns, "conversion to Python values")
     cdef bint running = pause_collector()
     try:
-        return read_values(quota(max_values, extensions), columns, field, at, count)
+        return read_values(q, columns, field, at, count)
     finally:
         resume_collector(running)
 
@@ -238,8 +243,10 @@ cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64
         refuse_unheld(out)
         q.unheld = False
     # What is dictionary-encoded was converted as the dictionary's values, which carry the same metadata.
-    if q.extensions is not None and not f.flags & FIELD_ENCODED:
-        convert_extension(q, columns, field, at, out)
+    if q.extensions is not False and not f.flags & FIELD_ENCODED:
+        if q.extensions is not None or (f.layout == LAYOUT_FIXED and (f.width == 1 or f.width == 16)
+                                        and has_metadata(columns.plan, field)):
+            convert_extension(q, columns, field, at, out)
     return out
 
 
@@ -249,6 +256,8 @@ cdef int convert_extension(Quota q, Columns columns, int32_t field, int64_t at, 
     cdef Py_ssize_t i = 0
     from functools import partial
 
+    if q.converters is None:
+        q.converters = {}
     if key not in q.converters:
         from arrowipc.columns.extensions import converter_of
 
@@ -567,9 +576,10 @@ cdef int refuse_unheld(object value) except -1:
         time = value
         kind = plan_field(time.columns.plan, time.field).type
         word = {"Timestamp": "datetime", "Time": "time"}.get(type(kind).__name__, "timedelta")
+        whole = "cast('int64')" if word == "time" else "to_numpy()"
         raise UnsupportedError(
             f"{named_column(field_path(time.columns.plan, time.field))}, value {time.at}: {time.ticks} ns are no whole "
-            f"microseconds, which a {word} holds; to_numpy() gives all digits of {kind}")
+            f"microseconds, which a {word} holds; {whole} gives all digits of {kind}")
     if isinstance(value, dict):
         value = list((<dict> value).values())
     if isinstance(value, (list, tuple)):
@@ -689,10 +699,11 @@ cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
     cdef const ColumnsData* d = &columns.d
     cdef const uint8_t* valid = validity(d, field)
     cdef int32_t child = field + 1
-    cdef list out = [], flat
+    cdef list out = [], flat, part
     cdef int64_t i, start = 0, size = 0, first, end, done = 0, total = 0
+    cdef bint is_map = d.plan.fields[field].type == Type_Map
     cdef Fault fault
-    q.take_objects(columns, count, LIST_SLOTS)
+    q.take_objects(columns, count, DICT_SLOTS if q.maps and is_map else LIST_SLOTS)
     for i in range(at, at + count):
         if valid != NULL and not get_bit(valid, i):
             continue
@@ -716,7 +727,7 @@ cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
         else:
             i = at + count
         end = max(first, end)
-        if d.plan.fields[field].type == Type_Map:
+        if is_map:
             flat = entries(q, columns, child, d.nodes[child].offset + first, end - first)
         else:
             flat = read_values(q, columns, child, d.nodes[child].offset + first, end - first)
@@ -726,7 +737,8 @@ cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
                 out.append(None)
                 continue
             check(span(d, field, at + done, &start, &size, &fault), &fault, columns)
-            out.append(PyList_GetSlice(flat, end, end + size))
+            part = PyList_GetSlice(flat, end, end + size)
+            out.append(dict_of(q, columns, field, at + done, part) if q.maps and is_map else part)
             end += size
         done = i - at
     return out
@@ -740,6 +752,20 @@ cdef list entries(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
     q.take_objects(columns, count, LIST_SLOTS)
     return list(zip(read_values(q, columns, key, d.nodes[key].offset + at, count),
                     read_values(q, columns, item, d.nodes[item].offset + at, count)))
+
+
+cdef dict dict_of(Quota q, Columns columns, int32_t field, int64_t at, list pairs):
+    """One map as a dict; of a key that repeats the last value counts, unless the caller is strict."""
+    cdef dict made
+    try:
+        made = dict(pairs)
+    except TypeError as error:
+        problem = f"its keys cannot be those of a dict ({error})"
+    else:
+        if len(made) == len(pairs) or q.maps == MAPS_LOSSY:
+            return made
+        problem = "a key is there more than once; maps_as_pydicts='lossy' keeps the last value, None all pairs"
+    raise UsageError(f"{named_column(field_path(columns.plan, field))}, value {at}: {problem}")
 
 
 # -- structs, unions, dictionaries, runs ---------------------------------------------------------------------

@@ -21,7 +21,7 @@ from arrowipc.arguments import described
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.metadata.tensor_parameters import FIXED_SHAPE, VARIABLE_SHAPE, TensorColumn, tensor_parameters
 
-__all__ = ["MEANINGS", "Names", "converter_of", "own_converters", "variant_value"]
+__all__ = ["MEANINGS", "Names", "converter_of", "meanings_of", "variant_value"]
 
 
 class Charge(Protocol):
@@ -32,47 +32,51 @@ class Charge(Protocol):
 
 #: Makes a Python value of a stored one, which is never None.
 Convert = Callable[[Any, Charge], Any]
+#: Makes that for a field; None where the field's storage is not that of its extension type.
+Meaning = Callable[[at.Field], Convert | None]
 
 
 class FineTimes:
     """As argument ``extensions``, inside this library: what times become that are no whole microseconds.
 
     ``make`` gets the type and the stored number. Without it they are an error, because Python's classes cannot hold
-    them. Extension types stay as they are stored.
+    them. `extensions` is the argument itself.
     """
 
-    def __init__(self, make: Callable[[at.DataType, int], Any]) -> None:
+    def __init__(self, make: Callable[[at.DataType, int], Any], extensions: Extensions = False) -> None:
         self.make = make
+        self.extensions = extensions
 
 
 #: They stay the stored numbers, which ``from_pylist`` takes.
 STORED_TIMES: Any = FineTimes(lambda type_, number: number)
 
 
-def own_converters(extensions: object) -> dict[str, Callable[[Any], Any]] | None:
-    """Take the argument ``extensions`` of to_pylist and its kin; None: values stay as they are stored."""
-    if extensions is None or extensions is False:
-        return None
-    if extensions is True:
-        return {}
+def meanings_of(extensions: Any) -> Mapping[str, Meaning]:
+    """Take the argument ``extensions`` of to_pylist and its kin."""
+    if extensions is None:
+        return PLAIN
+    if isinstance(extensions, bool):
+        return MEANINGS if extensions else {}
     if isinstance(extensions, Mapping) and all(map(callable, extensions.values())):
-        return dict(extensions)
+        return {**MEANINGS, **{name: _own(convert) for name, convert in extensions.items()}}
     raise UsageError(
         f"extensions: expected True, False or a mapping from names of extension types to functions of a value, "
         f"found {described(extensions)}"
     )
 
 
-def converter_of(field: at.Field, own: Mapping[str, Callable[[Any], Any]]) -> Convert | None:
+def converter_of(field: at.Field, extensions: Extensions) -> Convert | None:
     """Return what makes Python values of those that a field stores; None: they stay as they are."""
-    name = field.extension_name or ""
-    if name in own:
-        convert = own[name]
-        return lambda value, charge: convert(value)
-    return MEANINGS[name](field) if name in MEANINGS else None
+    meanings, name = meanings_of(extensions), field.extension_name or ""
+    return meanings[name](field) if name in meanings else None
 
 
-def _plain(storage: at.DataType, make: Callable[[Any], Any]) -> Callable[[at.Field], Convert | None]:
+def _own(convert: Callable[[Any], Any]) -> Meaning:
+    return lambda field: lambda value, charge: convert(value)
+
+
+def _plain(storage: at.DataType, make: Callable[[Any], Any]) -> Meaning:
     return lambda field: (lambda value, charge: make(value)) if field.type == storage else None
 
 
@@ -177,14 +181,18 @@ def _rows(flat: list[Any], shape: tuple[int, ...], parameters: TensorColumn, cha
     return part(0, 0)
 
 
-#: Name of an extension type -> what makes a converter for a field; None where its storage is not the type's.
-MEANINGS: dict[str, Callable[[at.Field], Convert | None]] = {
+#: Those whose values are shown as what they mean unless the caller asks for others, by name.
+PLAIN: dict[str, Meaning] = {
     "arrow.bool8": _plain(at.Int(8, True), bool),
+    "arrow.uuid": _plain(at.FixedSizeBinary(16), lambda value: UUID(bytes=value)),
+}
+#: All of them.
+MEANINGS: dict[str, Meaning] = {
+    **PLAIN,
     FIXED_SHAPE: _tensor,
     "arrow.json": _json,
     "arrow.parquet.variant": _variant,
     "arrow.timestamp_with_offset": _moment,
-    "arrow.uuid": _plain(at.FixedSizeBinary(16), lambda value: UUID(bytes=value)),
     VARIABLE_SHAPE: _tensor,
 }
 

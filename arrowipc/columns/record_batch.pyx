@@ -215,7 +215,7 @@ cdef class RecordBatch(Columns, Tabular):
 
         return keep_rows(self, mask_of(mask))
 
-    def iter_rows(self, *, named=False, extensions=False):
+    def iter_rows(self, *, named=False, extensions=None):
         """Iterate over the rows, a thousand at a time made: tuples, or dicts as in :meth:`to_pylist` (`named`)."""
         cdef int64_t start
         named = check_flag("named", named)
@@ -402,6 +402,12 @@ cdef class RecordBatch(Columns, Tabular):
 
         return export_stream(plan_schema(self.plan), iter([self]), requested_schema)
 
+    def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
+        """Export the same as a stream on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(plan_schema(self.plan), iter([self]), requested_schema, **kwargs)
+
 
 list_what_exists(RecordBatch)
 
@@ -490,17 +496,17 @@ cdef Array find_column(RecordBatch batch, object i):
     return column_at(batch, position + count if position < 0 else position)
 
 
-def batches_to_pydict(batches, schema, max_values, extensions=False):
+def batches_to_pydict(batches, schema, max_values, extensions=None, maps_as_pydicts=None):
     """Columns of batches that have `schema`, as a dict of lists of Python values."""
     names = schema.names
     if len(set(names)) < len(names):
         raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
-    return dict(zip(names, made_values(batches, names, quota(given(max_values), extensions), -1)))
+    return dict(zip(names, made_values(batches, names, quota(given(max_values), extensions, maps_as_pydicts), -1)))
 
 
-def batches_to_pylist(batches, schema, max_values, extensions=False):
+def batches_to_pylist(batches, schema, max_values, extensions=None, maps_as_pydicts=None):
     """Rows of batches that have `schema`: dicts, or lists of (name, value) pairs where names repeat."""
-    cdef Quota q = quota(given(max_values), extensions)
+    cdef Quota q = quota(given(max_values), extensions, maps_as_pydicts)
     rows = sum([len(batch) for batch in batches])
     for batch in batches:
         q.take(batch, len(batch))

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    from arrowipc.arguments import Extensions, MetadataLike
-    from arrowipc.columns.array import Array
+    from arrowipc.arguments import Extensions, MapsAsDicts, MetadataLike
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schemas import Field, Schema
     from arrowipc.tensors.dense import Tensor
@@ -163,6 +162,10 @@ class Tabular(_Rows):
         """Names of the columns, in order."""
         return self.schema.names
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a column of that name."""
+        return name in self.schema
+
     def field(self, i: SupportsIndex | str) -> Field:
         """Return the field of a column; see :meth:`arrowipc.Schema.field`."""
         return self.schema.field(i)
@@ -234,27 +237,38 @@ class Tabular(_Rows):
         """Return the last `n` rows; with a negative `n`, all but the first ones."""
         return self.slice(max(self.num_rows - n, 0) if n >= 0 else -n)
 
-    def to_pydict(self, *, max_values: int | None = None, extensions: Extensions = False) -> dict[str, list[Any]]:
+    def to_pydict(
+        self,
+        *,
+        max_values: int | None = None,
+        extensions: Extensions = None,
+        maps_as_pydicts: MapsAsDicts = None,
+    ) -> dict[str, list[Any]]:
         """Return the columns as a dict of lists of Python values.
 
-        `max_values`, `extensions` and errors are those of :meth:`Array.to_pylist`. Two columns of one name are a
-        UsageError.
+        Parameters and errors are those of :meth:`Array.to_pylist`. Two columns of one name are a UsageError.
         """
         from arrowipc.columns.record_batch import batches_to_pydict
 
-        return batches_to_pydict(self._pieces(), self.schema, max_values, extensions)
+        return batches_to_pydict(self._pieces(), self.schema, max_values, extensions, maps_as_pydicts)
 
-    def to_pylist(self, *, max_values: int | None = None, extensions: Extensions = False) -> list[Any]:
+    def to_pylist(
+        self,
+        *,
+        max_values: int | None = None,
+        extensions: Extensions = None,
+        maps_as_pydicts: MapsAsDicts = None,
+    ) -> list[Any]:
         """Return the rows as a list of dicts; of lists of (name, value) pairs if two columns share a name.
 
         Parameters and errors are those of :meth:`to_pydict`.
         """
         from arrowipc.columns.record_batch import batches_to_pylist
 
-        return batches_to_pylist(self._pieces(), self.schema, max_values, extensions)
+        return batches_to_pylist(self._pieces(), self.schema, max_values, extensions, maps_as_pydicts)
 
-    def to_struct_array(self) -> Array:
-        """Return the rows as one array of structs; that of a batch shares its memory."""
+    def to_struct_array(self) -> Any:
+        """Return the rows as one array of structs in the same memory."""
         from arrowipc.columns.array import Array
 
         return Array.from_arrow(self)

@@ -90,6 +90,8 @@ def keys_of(kind: at.DataType, literal: Any) -> Keys:
     value = _plain(literal)
     if isinstance(kind, WORDS):
         text = isinstance(kind, at.TEXT)
+        if type(value).__name__ == "UUID" and isinstance(kind, at.FixedSizeBinary):
+            value = value.bytes
         if not isinstance(value, str if text else (bytes, bytearray, memoryview)):
             raise TypeError("expected text" if text else "expected bytes")
         key = value.encode() if isinstance(value, str) else bytes(value)

@@ -25,6 +25,8 @@ cdef Plan python_plan(object schema, const LimitsData* limits)
 cdef Plan message_plan(object schema, const LimitsData* limits)
 cdef object plan_schema(Plan plan)
 cdef object plan_field(Plan plan, int32_t field)
+# Whether a field has metadata; an extension type is such.
+cdef bint has_metadata(Plan plan, int32_t field) noexcept nogil
 cdef bint same_shape(Plan a, Plan b)
 # The index of the one column of that name; errors are those of `Schema.field`.
 cdef int32_t column_named(Plan plan, object name) except -1

@@ -17,7 +17,7 @@ from arrowipc._core cimport (
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
-    Table, Vector, fb_i16, fb_i32, fb_i64, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
+    Table, Vector, fb_field, fb_i16, fb_i32, fb_i64, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
 )
 from arrowipc.inline.hash cimport hash_with
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, blank, check_children, check_nested, sizes_of
@@ -816,6 +816,12 @@ cdef object plan_schema(Plan plan):
             if plan.schema is None:
                 plan.schema = made
     return plan.schema
+
+
+cdef bint has_metadata(Plan plan, int32_t field) noexcept nogil:
+    cdef Table table
+    return (fb_table_at(plan.metadata, plan.metadata_size, plan.d.fields[field].table, &table) > 0
+            and fb_field(&table, Field_custom_metadata, 4) > 0)
 
 
 cdef object plan_field(Plan plan, int32_t field):

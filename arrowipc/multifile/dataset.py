@@ -199,6 +199,12 @@ class Dataset(Initialized):
 
         return export_stream(self.schema, iter(self), requested_schema)
 
+    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
+        """Export the same as a stream of batches on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(self.schema, iter(self), requested_schema, **kwargs)
+
     def _tasks(self) -> Iterator[Task[RecordBatch | None]]:
         """What gives each batch of all files; None in place of one that is left out."""
         if self._exact is not None:
@@ -287,7 +293,7 @@ class Dataset(Initialized):
         """Return rows ``[offset, offset + length)``; rows past the end are left out. Errors are those of `take`."""
         return Table(self.schema, self._reader().slice(offset, length))
 
-    def row(self, i: int, *, extensions: Extensions = False) -> dict[str, Any]:
+    def row(self, i: int, *, extensions: Extensions = None) -> dict[str, Any]:
         """Return one row; see :meth:`arrowipc.RecordBatch.iter_rows` for `extensions`. Errors are those of `take`."""
         return self._reader().row(i, extensions=extensions)
 

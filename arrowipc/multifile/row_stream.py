@@ -105,7 +105,7 @@ class RowStream(Samples):
         columns: Iterable[str | int] | str | int | None = None,
         format: Literal["python", "numpy", "arrow"] = "python",
         transform: Callable[[Any], Any] | None = None,
-        extensions: Extensions = False,
+        extensions: Extensions = None,
         validate: Literal["none", "full", "strict"] = "full",
         limits: Limits | None = None,
     ) -> None:

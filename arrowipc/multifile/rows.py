@@ -92,7 +92,7 @@ class RowDataset(Samples):
     transform : callable, optional
         What is called with each sample of Python values, or each sample or batch of another format, and returns what
         takes its place. Processes that are spawned need one that can be pickled.
-    extensions : bool or mapping, default False
+    extensions : bool or mapping, optional
         As in :meth:`arrowipc.RecordBatch.to_pylist`; of Python values only.
     columns, validate, limits
         As in `open_dataset`.
@@ -138,7 +138,7 @@ class RowDataset(Samples):
         columns: Iterable[str | int] | str | int | None = None,
         format: Literal["python", "numpy", "arrow"] = "python",
         transform: Callable[[Any], Any] | None = None,
-        extensions: Extensions = False,
+        extensions: Extensions = None,
         validate: Literal["none", "full", "strict"] = "full",
         limits: Limits | None = None,
     ) -> None:

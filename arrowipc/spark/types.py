@@ -171,7 +171,7 @@ def meant(field: Field, options: TypeOptions) -> Field:
     type_ = changed(field.type, lambda child: meant(child, options))
     name = field.extension_name or ""
     stored = type_.value_type if isinstance(type_, at.Dictionary) else type_
-    if name in _MEANINGS and converter_of(Field("", stored, True, field.metadata), {}) is not None:
+    if name in _MEANINGS and converter_of(Field("", stored, True, field.metadata), True) is not None:
         stored = Meaning(name, stored)
         type_ = at.Dictionary(type_.index_type, stored) if isinstance(type_, at.Dictionary) else stored
     return Field(field.name, type_, field.nullable)

@@ -225,7 +225,7 @@ def arrays_from_cells(column: Any, *, limits: Limits | None = None) -> list[npt.
         A cell is no dense tensor; the text names the cell.
     """
     if hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__"):
-        column = Array.from_arrow(column).to_pylist()
+        column = Array.from_arrow(column).to_pylist(extensions=False)
     return [_array_in(cell, i, limits) for i, cell in enumerate(column)]
 
 

@@ -30,11 +30,11 @@ def cast(array: Array, type: TypeLike) -> Array:
     elif isinstance(source, _TIMES) and target == _integers(source):
         values = _stored(array, source)
     elif isinstance(target, _TIMES) and source == _integers(target):
-        values = array.to_pylist()
+        values = array.to_pylist(extensions=False)
     elif isinstance(target, at.Dictionary):
         values = array if target.value_type == source else cast(array, target.value_type)
     elif isinstance(source, at.Null) or _times(source) == _times(target):
-        values = _converted(array.to_pylist(), source, target)
+        values = _converted(array.to_pylist(extensions=False), source, target)
     else:
         raise _refused(source, target)
     try:

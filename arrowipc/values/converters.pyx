@@ -817,6 +817,9 @@ cdef class Converter:
             zone = plan_field(self.plan, f).type.timezone
             self.zoned[f] = ZONED_NO if zone is None else ZONED_YES
         found = store_value(field, self.zoned[f] == ZONED_YES, value, out, &reason)
+        if (found == MISFIT and PyBool_Check(value) and field.type == Type_Int and field.width == 1
+                and plan_field(self.plan, f).extension_name == "arrow.bool8"):
+            found = store_value(field, False, int(value), out, &reason)
         if found == MISFIT:
             self.refuse(f, at, describe_kind(field), value, None if reason == NULL else reason.decode())
         return found

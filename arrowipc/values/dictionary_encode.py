@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.arguments import check_integer, columns_of, instance_of, iterator_of, repeated
 from arrowipc.columns.array import Array
-from arrowipc.columns.record_batch import RecordBatch, concat_batches
+from arrowipc.columns.record_batch import RecordBatch, concat_batches, only_column
 from arrowipc.columns.take import take_rows
 from arrowipc.distinct.memo_table import MemoTable
 from arrowipc.errors import UsageError
@@ -111,7 +111,7 @@ def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
 
 def unique(array: Array) -> Array:
     """See :meth:`arrowipc.Array.unique`; `array` is not dictionary-encoded."""
-    table = MemoTable.like(plain := _alone(array, array.type))
+    table = MemoTable.like(plain := only_column(array))
     table.add_batch(plain)
     return table.batch().column(0)
 

@@ -74,7 +74,7 @@ def _type_of(dtype: np.dtype[Any]) -> at.DataType:
             made = at.Timestamp if kind == "M" else at.Duration
             return made(unit)  # type: ignore[arg-type]
         raise UsageError(
-            f"a tensor cannot hold {dtype}: its unit is none of s, ms, us, ns; convert it, for instance with "
+            f"Arrow has no type for {dtype}: its unit is none of s, ms, us, ns; convert it, for instance with "
             f"astype({'datetime64' if kind == 'M' else 'timedelta64'!r} + '[s]')"
         )
     if kind == "V":
@@ -83,7 +83,7 @@ def _type_of(dtype: np.dtype[Any]) -> at.DataType:
                 return at.Interval(unit)  # type: ignore[arg-type]
     if kind in "SV" and not dtype.hasobject:
         return at.FixedSizeBinary(width)
-    raise UsageError(f"a tensor cannot hold {dtype}: {_HINTS.get(kind, 'Arrow has no such type')}")
+    raise UsageError(f"Arrow has no type for {dtype}" + (f": {_HINTS[kind]}" if kind in _HINTS else ""))
 
 
 def as_values(data: Any, kind: TypeLike | None) -> tuple[npt.NDArray[Any], at.DataType]:

@@ -39,7 +39,7 @@ from arrowipc.inline.plan cimport (
     FieldPlan, LimitsData, ViewRange,
 )
 from arrowipc.inline.threads cimport FREE_THREADED
-from arrowipc.metadata.schema_reader cimport children_of, message_plan, plan_field, python_plan
+from arrowipc.metadata.schema_reader cimport children_of, has_metadata, message_plan, plan_field, python_plan
 from arrowipc.decode.decoders cimport check_dictionary, locate
 from arrowipc.decode.decompress cimport normalise
 from arrowipc.decode.validate cimport validate
@@ -742,19 +742,22 @@ def empty_batch(schema):
 
 
 cpdef Array build_array(object values, object type=None):
-    """See `Array.from_pylist`; the field of the array is called "" and is nullable.
+    """See `Array.from_pylist`; the field of the array is called "", is nullable, and has an array's extension type.
 
     Every type takes what ``to_pylist`` gives for it, None, and what converts without loss. Unions take (type code,
     value) tuples; a plain value goes to the one child whose ``to_pylist`` gives values of its class, or else to the one
     that can convert it, and None to the first child that is nullable.
     """
     cdef RecordBatch batch
+    cdef Plan plan = None
     source = column_source("", values, type)
     if type is None:
-        from arrowipc.values.inference import infer_type
+        from arrowipc.values.inference import field_of, infer_type
 
         type = infer_type(source)
-    batch = build(plan_of_type(type), [source], len(source))
+        if isinstance(source, Array) and has_metadata((<Array> source).columns.plan, (<Array> source).index):
+            plan = plan_of(Schema([field_of("", type, source)]))
+    batch = build(plan_of_type(type) if plan is None else plan, [source], len(source))
     return make_array(batch, 0, batch.d.nodes[0].offset, batch.d.length)
 
 

@@ -117,6 +117,8 @@ def _type_of_array(array: Any) -> DataType:
         from arrowipc.values.dtypes import type_of
 
         found = type_of(array.dtype)
+        if array.dtype.names and isinstance(found, types.FixedSizeBinary):
+            raise UsageError("a structured array is rows of several columns: RecordBatch.from_records(array) takes it")
     for size in reversed(array.shape[1:]):
         found = types.list_(found, size)
     return found
@@ -162,6 +164,8 @@ def _known(kind: type) -> Any:
             return each
         if (name := f"{each.__module__}.{each.__name__}") in _COUNTS_AS:
             return _COUNTS_AS[name]
+    if kind.__name__ == "NAType":
+        raise UsageError("pandas.NA is no value: array(values, from_pandas=True) takes it as null")
     raise UsageError(f"values like {kind.__qualname__} have no Arrow type of their own: say which they have")
 
 
@@ -175,7 +179,7 @@ def _type_of_scalars(dtypes: list[Any]) -> DataType:
 
     try:
         return _type_of_array(np.empty(0, np.result_type(*set(dtypes))))
-    except TypeError:
+    except (OverflowError, TypeError):  # units of times that have no common one
         names = " and ".join(sorted(map(str, set(dtypes))))
         raise UsageError(f"mixed {names}: pass a schema") from None
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 
 from arrowipc import datatypes as at
 from arrowipc.columns.array import Array
-from arrowipc.columns.extensions import STORED_TIMES
+from arrowipc.columns.extensions import PLAIN, FineTimes
 from arrowipc.errors import printable
 from arrowipc.intervals import DayTime, MonthDayNano
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 #: Stands for what was left out.
 CUT = "..."
+
+#: Times that are no whole microseconds are shown with all digits.
+_SHOWN = FineTimes(lambda kind, number: number, extensions=None)
 
 #: Levels of nesting that are spelled out.
 DEPTH = 4
@@ -124,10 +127,10 @@ def _text(array: Any, i: int, width: int, depth: int, quotes: bool = True) -> st
         head, size = _head(array, i, width * UTF8_MAX)
         text = head.decode("utf-8", "replace")
         return quoted(text, width, cut=size > len(head)) if quotes else shorten(printable(text), width)
-    if isinstance(kind, at.BYTES):
+    if isinstance(kind, at.BYTES) and array.field.extension_name not in PLAIN:
         head, size = _head(array, i, width)
         return shorten(repr(head), width) if size == len(head) else repr(head)[: width - 4] + "'" + CUT
-    return scalar_text(array.slice(i, 1).to_pylist(extensions=STORED_TIMES)[0], kind)
+    return scalar_text(array.slice(i, 1).to_pylist(extensions=_SHOWN)[0], kind)
 
 
 def quoted(text: str, width: int, cut: bool = False) -> str:

@@ -340,7 +340,7 @@ cdef class RowReader:
             rows[i] -= self.homes.firsts[b]
         return take_pieces([batch], rows + begins[0], NULL, n, write_runs(NULL, rows + begins[0], NULL, n))
 
-    def row(self, i, *, extensions=False):
+    def row(self, i, *, extensions=None):
         """Return one row as a dict; `extensions` as for `RecordBatch.to_pydict`."""
         cdef int64_t total = self.homes.firsts[self.homes.count], number, at
         cdef int32_t b, k, f

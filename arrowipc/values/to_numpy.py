@@ -163,19 +163,60 @@ def _shows(array: Array) -> bool:
         return False
     if isinstance(kind, at.FixedSizeList):
         return _shows(array.children[0])
-    return _is_number(kind)
+    return _is_number(kind) and not _is_bool8(array)
 
 
 def _is_number(kind: at.DataType) -> bool:
     """Whether a value is a number or some, and not bytes that stand for something else."""
-    return stored_dtype(kind) is not None and not isinstance(kind, (at.Decimal, at.FixedSizeBinary))
+    return stored_dtype(kind) is not None and not isinstance(kind, (at.Decimal, at.FixedSizeBinary, at.Time))
 
 
 # Copies.
 
 
 def _copied(array: Array) -> _Values:
-    return with_nulls(array, *split(array)) if _has_dtype(array.type) else _objects(array)
+    kind = array.type
+    is_matrix = isinstance(kind, at.FixedSizeList) and _has_dtype(kind) and not array.null_count
+    if isinstance(kind, at.LISTS) and not is_matrix:
+        return lists_of(kind, [array], lambda elements: _copied(elements[0]))
+    if not _has_dtype(kind):
+        return _objects(array)
+    values, valid = split(array)
+    return with_nulls(array, values != 0 if _is_bool8(array) else values, valid)
+
+
+def _is_bool8(array: Array) -> bool:
+    return isinstance(array.type, at.Int) and array.type.bit_width == 8 and array.field.extension_name == "arrow.bool8"
+
+
+def lists_of(kind: Any, arrays: list[Array], values_of: Callable[[list[Array]], Any]) -> _Values:
+    """Return lists as parts of one array, which `values_of` makes of all their elements; None where they are null."""
+    used, spans, before, length = [], [], 0, 0
+    for array in arrays:
+        rows = np.flatnonzero(array.is_valid())
+        if len(rows):
+            if isinstance(kind, at.FixedSizeList):
+                starts = rows * kind.list_size
+                ends = starts + kind.list_size
+            else:
+                dtype = np.dtype("<i8" if isinstance(kind, at.LargeList | at.LargeListView) else "<i4")
+                count, skipped = len(array) + isinstance(kind, at.LargeList | at.List), array.offset * dtype.itemsize
+                stored = [np.frombuffer(b, dtype, count, skipped).astype(np.int64) for b in array.buffers()[1:] if b]
+                starts = stored[0][rows]
+                ends = starts + stored[1][rows] if len(stored) > 1 else stored[0][rows + 1]
+            first, last = starts.min(), ends.max()
+            if first < 0 or last > len(array.children[0]) or (starts > ends).any():
+                array.to_pylist()  # raises, and names the row
+            used.append(array.children[0].slice(first, last - first))
+            spans.append((rows + length, starts - first + before, ends - first + before))
+            before += last - first
+        length += len(array)
+    cells = np.full(length, None)
+    values = np.asarray(values_of(used)) if used else None
+    for rows, starts, ends in spans:
+        lists = [values[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]  # type: ignore[index]
+        cells[rows] = np.fromiter(lists, object, len(lists))
+    return cells
 
 
 def split(array: Array) -> tuple[_Values, _Valid]:
@@ -208,7 +249,7 @@ def _has_dtype(kind: at.DataType) -> bool:
 
 def _objects(array: Array) -> _Values:
     # Not np.array(...), which would make lists of equal length the rows of a matrix.
-    return np.fromiter(array.to_pylist(), dtype=object, count=len(array))
+    return np.fromiter(array.to_pylist(extensions=False), dtype=object, count=len(array))
 
 
 def _bits(array: Array, buffer: int) -> npt.NDArray[np.bool_]:

@@ -21,7 +21,7 @@ from arrowipc.columns.extensions import FineTimes
 from arrowipc.columns.record_batch import RecordBatch, concat_batches
 from arrowipc.errors import ArrowIpcError, LimitError, UnsupportedError, named_column, not_installed
 from arrowipc.values.libraries import library
-from arrowipc.values.to_numpy import indices_of, split, stored_dtype, with_nulls
+from arrowipc.values.to_numpy import indices_of, lists_of, split, stored_dtype, with_nulls
 
 try:
     import numpy as np
@@ -179,7 +179,7 @@ def _fit_floats(values: npt.NDArray[Any]) -> bool:
 def _objects(pd: Any, kind: at.DataType, arrays: list[Array]) -> npt.NDArray[Any]:
     """Python values; lists become NumPy arrays."""
     if isinstance(kind, at.LISTS) and all(array.type == kind for array in arrays):
-        return _lists(pd, kind, arrays)
+        return lists_of(kind, arrays, lambda elements: _decoded(pd, kind.value_type, elements, inside=True))
     cells: list[Any] = []
     times: Any = FineTimes(partial(_time, pd))
     for array in arrays:
@@ -194,35 +194,6 @@ def _time(pd: Any, kind: Any, number: int) -> Any:
     if isinstance(kind, at.Timestamp):
         return pd.Timestamp(number, tz="UTC").tz_convert(kind.timezone)
     return number if isinstance(kind, at.Time) else pd.Timedelta(number)
-
-
-def _lists(pd: Any, kind: Any, arrays: list[Array]) -> npt.NDArray[Any]:
-    """Parts of one array of all elements."""
-    used, spans, before, length = [], [], 0, 0
-    for array in arrays:
-        rows = np.flatnonzero(array.is_valid())
-        if len(rows):
-            if isinstance(kind, at.FixedSizeList):
-                starts = rows * kind.list_size
-                ends = starts + kind.list_size
-            else:
-                dtype = np.dtype("<i8" if isinstance(kind, at.LargeList | at.LargeListView) else "<i4")
-                count, skipped = len(array) + isinstance(kind, at.LargeList | at.List), array.offset * dtype.itemsize
-                stored = [np.frombuffer(b, dtype, count, skipped).astype(np.int64) for b in array.buffers()[1:] if b]
-                starts = stored[0][rows]
-                ends = starts + stored[1][rows] if len(stored) > 1 else stored[0][rows + 1]
-            first, last = starts.min(), ends.max()
-            if first < 0 or last > len(array.children[0]) or (starts > ends).any():
-                array.to_pylist()  # raises, and names the row
-            used.append(array.children[0].slice(first, last - first))
-            spans.append((rows + length, starts - first + before, ends - first + before))
-            before += last - first
-        length += len(array)
-    values, cells = np.asarray(_decoded(pd, kind.value_type, used, inside=True)), np.full(length, None)
-    for rows, starts, ends in spans:
-        lists = [values[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-        cells[rows] = np.fromiter(lists, object, len(lists))
-    return cells
 
 
 def _as_noted(pd: Any, values: Any, noted: str, arrays: list[Array]) -> Any:

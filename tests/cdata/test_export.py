@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from helpers import forge
 from helpers.arrays import CASES, pyarrow_bytes, read_batch
-from helpers.cdata import CArray, Consumer, CSchema, int64s, move, peek, release, take
+from helpers.cdata import CArray, CDeviceArray, CDeviceStream, Consumer, CSchema, int64s, move, peek, release, take
 from helpers.processes import in_threads, run_function
 
 import arrowipc as ipc
@@ -66,6 +66,32 @@ def test_device_arrays(rich: Any) -> None:
     assert pa.Array._import_from_c_device_capsule(*column.__arrow_c_device_array__()).equals(RICH["nested"].slice(1))
     with pytest.raises(ipc.UnsupportedError, match="stream"):
         batch.__arrow_c_device_array__(stream=1)
+
+
+def test_device_streams(rich: Any) -> None:
+    """What tables, columns, batches and readers give is on the CPU, and ends as a stream does, with its error."""
+    batch = read_batch(rich)
+    table = ipc.Table.from_batches([batch, batch.slice(1)])
+    sources = [(table, [rich, rich.slice(1)]), (table["nested"], [RICH["nested"], RICH["nested"].slice(1)])]
+    sources += [(batch, [rich]), (ipc.open(pyarrow_bytes(rich)), [rich])]
+    for source, expected in sources:
+        stream, schema, out = take(source.__arrow_c_device_stream__(), CDeviceStream), CSchema(), CDeviceArray()
+        assert (stream.device_type, stream.get_schema(stream, schema)) == (1, 0)
+        release(schema)
+        kind = pa.Array if isinstance(expected[0], pa.Array) else pa.RecordBatch
+        described = expected[0].type if kind is pa.Array else rich.schema
+        for part in expected:
+            assert stream.get_next(stream, out) == 0
+            assert (out.device_id, out.device_type, out.sync_event) == (-1, 1, None)
+            assert kind._import_from_c_device(ctypes.addressof(out), described).equals(part)
+        assert (stream.get_next(stream, out), out.array.release, stream.get_last_error(stream)) == (0, None, None)
+        release(stream)
+    broken = take(export.export_device_stream(SCHEMA, iter([1])), CDeviceStream)
+    assert broken.get_next(broken, out) == errno.EINVAL
+    assert b"RecordBatch" in broken.get_last_error(broken)
+    release(broken)
+    with pytest.raises(ipc.UnsupportedError, match="__arrow_c_device_stream__.*stream"):
+        table.__arrow_c_device_stream__(stream=1)
 
 
 def test_requested_schemas_are_ignored() -> None:

@@ -63,9 +63,10 @@ def test_values_are_those_of_pyarrow(name):
     ours = read_array(theirs)
     assert ours.to_pylist(extensions=True) == expected
     assert [type(each) for each in ours.to_pylist(extensions=True)] == [type(each) for each in expected]
-    # Without being asked, and where nobody knows the type, values are as they are stored.
-    for plain in ({}, {"extensions": False}, {"extensions": None}):
-        assert ours.to_pylist(**plain) == theirs.storage.to_pylist()
+    # Without being asked, UUIDs and booleans are what they mean; other values, and all if told so, are as stored.
+    for values in (ours.to_pylist(), ours.to_pylist(extensions=None), list(ours), [ours[i] for i in range(len(ours))]):
+        assert list(map(repr, values)) == list(map(repr, theirs.to_pylist()))
+    assert ours.to_pylist(extensions=False) == theirs.storage.to_pylist()
 
 
 @pytest.mark.parametrize("rows", [slice(None), slice(1, None), slice(0, 0)])
@@ -112,7 +113,8 @@ def test_they_are_found_inside_other_types(name):
     batch = ipc.RecordBatch.from_pydict({"x": made}, ipc.Schema([T.field("x", kind)]))
     for array in (made, read(ipc_bytes(batch))[0]["x"]):
         assert array.to_pylist(extensions=True) == expected
-        assert array.to_pylist() == as_stored(expected)
+        assert array.to_pylist() == expected
+        assert array.to_pylist(extensions=False) == as_stored(expected)
         assert array[1:].to_pylist(extensions=True) == expected[1:]
         assert array.take([-1, 0]).to_pylist(extensions=True) == [expected[-1], expected[0]]
 

@@ -21,6 +21,10 @@ class CStream(ctypes.Structure):
     pass
 
 
+class CDeviceStream(ctypes.Structure):
+    pass
+
+
 CSchema._fields_ = [
     ("format", ctypes.c_char_p),
     ("name", ctypes.c_char_p),
@@ -54,12 +58,21 @@ CStream._fields_ = [
     ("release", ctypes.c_void_p),
     ("private_data", ctypes.c_void_p),
 ]
+CDeviceStream._fields_ = [
+    ("device_type", ctypes.c_int32),
+    ("get_schema", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(CDeviceStream), ctypes.POINTER(CSchema))),
+    ("get_next", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(CDeviceStream), ctypes.POINTER(CDeviceArray))),
+    ("get_last_error", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.POINTER(CDeviceStream))),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+]
 
 NAMES = {
     CSchema: b"arrow_schema",
     CArray: b"arrow_array",
     CDeviceArray: b"arrow_device_array",
     CStream: b"arrow_array_stream",
+    CDeviceStream: b"arrow_device_array_stream",
 }
 
 

@@ -399,7 +399,7 @@ def capsules_that_nobody_takes(made: Any) -> Any:
     batch.__arrow_c_array__(), batch.__arrow_c_schema__(), batch.__arrow_c_stream__()
     batch.__arrow_c_device_array__(), batch["list"].__arrow_c_array__()
     with ipc.open_stream(data) as reader:
-        reader.__arrow_c_stream__()
+        reader.__arrow_c_stream__(), reader.__arrow_c_device_stream__()
 
 
 @scenario(lambda: arrays.read_batch(everything()), foreign=True)

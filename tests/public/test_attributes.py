@@ -141,6 +141,7 @@ def test_what_batches_and_tables_share(rows):
     structs = rows.to_struct_array()
     assert structs.to_pylist() == theirs.to_struct_array().to_pylist()
     assert type(rows).from_struct_array(structs) == rows
+    assert "x" in rows and "y" not in rows and 0 not in rows
     schema = pa.schema({"x": pa.int8()})
     assert rows.cast(schema) == theirs.cast(schema)
     with pytest.raises(ipc.UsageError, match="with the names"):
@@ -150,6 +151,73 @@ def test_what_batches_and_tables_share(rows):
     rows.validate(full=True)
     frame = pa.table({"x": [1]}).to_pandas()
     assert type(rows).from_pandas(frame, schema=ipc.schema({"x": "int8"})).schema.types == [ipc.types.int8()]
+
+
+def test_maps_become_dicts():
+    maps = pa.array([[("a", 1), ("b", None), ("a", 2)], None, []], pa.map_(pa.string(), pa.int8()))
+    nested = pa.table({"m": maps, "l": pa.array([[[("a", 1)]], [], None], pa.list_(pa.map_(pa.string(), pa.int8())))})
+    table = ipc.table(nested)
+    theirs = [{"a": 2, "b": None}, None, {}]
+    assert table["m"].to_pylist(maps_as_pydicts="lossy") == theirs
+    for rows in (table, table.combine()):
+        assert rows.to_pydict(maps_as_pydicts="lossy") == {"m": theirs, "l": [[{"a": 1}], [], None]}
+        assert rows.to_pylist(maps_as_pydicts="lossy")[0] == {"m": theirs[0], "l": [{"a": 1}]}
+        assert rows.to_pylist() == nested.to_pylist()
+    assert table["l"].to_pylist(maps_as_pydicts="strict") == nested["l"].to_pylist(maps_as_pydicts="strict")
+    with pytest.raises(ipc.UsageError, match="column 'm', value 0: a key is there more than once"):
+        table["m"].to_pylist(maps_as_pydicts="strict")
+    lists = pa.array([[(["a"], 1)]], pa.map_(pa.list_(pa.string()), pa.int8()))
+    with pytest.raises(ipc.UsageError, match="value 0: its keys cannot be those of a dict"):
+        ipc.array(lists).to_pylist(maps_as_pydicts="lossy")
+    with pytest.raises(ipc.UsageError, match="expected None, 'strict' or 'lossy', found bool True"):
+        table.to_pylist(maps_as_pydicts=True)
+
+
+def test_columns_take_the_keywords_of_arrays():
+    column = ipc.chunked_array([[1, 2], [3]])
+    for options in ({}, {"zero_copy_only": False}, {"writable": True}, {"dtype": "i8"}):
+        assert column.to_numpy(**options).tolist() == [1, 2, 3]
+    one = ipc.chunked_array([[1, 2]])
+    assert not one.to_numpy(zero_copy_only=True).flags.writeable
+    assert not one.to_numpy(zero_copy_only=False).flags.writeable
+    assert one.to_numpy(zero_copy_only=False, writable=True).flags.writeable
+    assert one.chunk(0).to_numpy(dtype="f4", writable=True).dtype == "f4"
+    for options in ({"zero_copy_only": True}, {"copy": False}):
+        with pytest.raises(ipc.UsageError, match="2 chunks need a copy"):
+            column.to_numpy(**options)
+    for array in (one, one.chunk(0)):
+        with pytest.raises(ipc.UsageError, match="exclude each other"):
+            array.to_numpy(zero_copy_only=True, writable=True)
+    structs = TABLE.to_struct_array(max_chunksize=1)
+    assert [len(chunk) for chunk in structs.chunks] == [1] * TABLE.num_rows
+    assert structs.to_pylist() == TABLE.to_pylist()
+
+
+def test_arrays_columns_and_distinct_values_keep_an_extension_type():
+    kept = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None, 0], pa.int8()))
+    chunks = pa.chunked_array([kept, kept[:1]])
+    for made in (ipc.array(kept), ipc.chunked_array([kept, kept]), ipc.chunked_array(chunks), ipc.array(kept).unique()):
+        assert made.field.extension_name == "arrow.bool8"
+        assert made.to_pylist()[:3] == [True, None, False]
+    assert list(ipc.chunked_array(chunks)) == chunks.to_pylist()
+    assert ipc.table({"x": kept})["x"].to_numpy().tolist() == [True, None, False]
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(8).reshape(2, 2, 2))
+    assert ipc.array(tensors).to_numpy().shape == (2, 2, 2)
+    again = ipc.Table.from_pylist(ipc.table({"x": kept}).to_pylist(), ipc.table({"x": kept}).schema)
+    assert again == ipc.table({"x": kept})
+    with pytest.raises(ipc.UsageError, match="found bool True"):
+        ipc.array([True], "int8")
+
+
+def test_what_arrays_cannot_hold_is_said_of_arrays():
+    for values, words in (
+        ([pd.NA, 1], "from_pandas=True"),
+        (np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")]), "RecordBatch.from_records"),
+        (np.array(["2020"], "M8[Y]"), "Arrow has no type for datetime64"),
+        ([np.datetime64(1, "as"), np.datetime64("2020", "D")], "mixed datetime64"),
+    ):
+        with pytest.raises(ipc.UsageError, match=words):
+            ipc.array(values)
 
 
 def test_validate_finds_what_is_broken():

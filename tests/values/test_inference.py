@@ -139,7 +139,8 @@ def test_uuids_are_uuids_wherever_they_are() -> None:
     columns = {"a": [one, None], "b": [[one], None], "c": [{"d": one}, None]}
     batch = ipc.RecordBatch.from_pydict(columns)
     assert batch.to_pydict(extensions=True) == columns
-    assert batch["a"].to_pylist() == [one.bytes, None]
+    assert batch.to_pydict() == columns
+    assert batch["a"].to_pylist(extensions=False) == [one.bytes, None]
     assert batch.append_column("e", [one, one])["e"].field.extension_name == "arrow.uuid"
     assert ipc.Array.from_pylist([one]).to_pylist(extensions=True) == [one]
     stored = ipc.Schema([types.field("a", types.binary(16))])
