@@ -185,6 +185,8 @@ class Schema(Described, Hints):
         """Return the same fields with other metadata; None: with none."""
         return self.__replace__(metadata=metadata or ())
 
+    add_metadata = with_metadata
+
     def remove_metadata(self) -> Schema:
         """Return the same fields without metadata of the schema."""
         return self.with_metadata(None)
@@ -225,6 +227,10 @@ class Schema(Described, Hints):
         """Return the schema without field `i`."""
         position = self.position(i)
         return self.__replace__(fields=[*self.fields[:position], *self.fields[position + 1 :]])
+
+    def field_by_name(self, name: str) -> Field:
+        """Return the field of a name: :meth:`field` under pyarrow's name."""
+        return self.field(name)
 
     def serialize(self) -> bytes:
         """Write the encapsulated Schema message: prefix and metadata, padded to 8 bytes, version V5.

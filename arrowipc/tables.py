@@ -9,7 +9,7 @@ from _collections_abc import Mapping  # see arguments.py
 from itertools import accumulate
 
 from arrowipc.arguments import check_flag, equals_foreign, instance_of, integer_of, items_of
-from arrowipc.columns.array import Array, clip, is_conditions, is_foreign, is_integer, is_mask, mask_of
+from arrowipc.columns.array import Array, clip, is_conditions, is_expression, is_foreign, is_integer, is_mask, mask_of
 from arrowipc.columns.column import Column
 from arrowipc.columns.record_batch import (
     RecordBatch,
@@ -478,6 +478,10 @@ class Table(Tabular):
         """Return the rows where `mask` is true; see :meth:`arrowipc.RecordBatch.filter`."""
         from arrowipc.columns.take import selected_rows
 
+        if is_expression(mask):
+            from arrowipc.values.computed import mask_by
+
+            mask = mask_by(self, mask)
         if is_conditions(mask):
             return self._of(lambda batch: batch.filter(mask))
         return self.take(selected_rows(mask_of(mask), self.num_rows))

@@ -1,14 +1,14 @@
 """Arrays: one column of a batch, or one child of a column; see ``array.pyx``."""
 
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, SupportsIndex, final, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from arrowipc._core import Columns
+from arrowipc._core import Columns, ReadableBuffer
 from arrowipc.arguments import Extensions, MapsAsDicts
 from arrowipc.columns.column import Nested
 from arrowipc.datatypes import DataType, Field
@@ -58,6 +58,15 @@ class Array(Nested):
         extensions: Extensions = None,
         maps_as_pydicts: MapsAsDicts = None,
     ) -> list[Any]: ...
+    @staticmethod
+    def from_buffers(
+        type: TypeLike,
+        length: SupportsIndex,
+        buffers: Iterable[ReadableBuffer | None],
+        null_count: int = -1,
+        offset: SupportsIndex = 0,
+        children: Iterable[Array] | None = None,
+    ) -> Array: ...
     def to_arrow(self) -> pa.Array: ...
     def to_numpy(
         self,
@@ -83,6 +92,7 @@ def is_foreign(data: object) -> bool: ...
 def is_mask(items: object) -> bool: ...
 def mask_of(items: Any) -> Array: ...
 def is_conditions(items: object) -> bool: ...
+def is_expression(items: object) -> bool: ...
 def clip(offset: SupportsIndex, length: SupportsIndex | None, available: int) -> tuple[int, int]: ...
 def validity_array(array: Array, flip: int) -> Array: ...
 def list_span(array: Array) -> tuple[int, int, int]: ...

@@ -103,6 +103,34 @@ cdef class Array(Compiled, Nested):
 
         return build_array(values, type)
 
+    @staticmethod
+    def from_buffers(type, length, buffers, null_count=-1, offset=0, children=None):
+        """Make an array whose elements are in buffers that exist; see :meth:`RecordBatch.from_buffers` for them.
+
+        Parameters
+        ----------
+        type : DataType or its name
+        length : int
+            Elements, from `offset` on.
+        buffers : iterable of bytes-like or None
+            Those of the type's layout, without those of its children.
+        null_count : int, default -1
+            -1: not counted.
+        offset : int, default 0
+            Elements before the first one.
+        children : iterable of Array, optional
+            Those of a nested type, in order.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.Array.from_buffers("int8", 2, [None, bytes([1, 2, 3])], offset=1).to_pylist()
+        [2, 3]
+        """
+        from arrowipc.values.from_python import array_from_buffers
+
+        return array_from_buffers(type, length, buffers, null_count, offset, children)
+
     @property
     def field(self):
         """Name, type, nullability and metadata, an :class:`arrowipc.Field`."""
@@ -578,6 +606,12 @@ def mask_of(items):
 def is_conditions(items):
     """Whether what is to be filtered by are conditions, and no mask."""
     return isinstance(items, (list, tuple)) and len(items) > 0 and isinstance(items[0], (list, tuple, str))
+
+
+def is_expression(items):
+    """Whether it is an expression of pyarrow or polars, which their own engines compute."""
+    kind = type(items)
+    return (kind.__module__.partition(".")[0], kind.__name__) in (("pyarrow", "Expression"), ("polars", "Expr"))
 
 
 cpdef bint is_integer(object i) except -1:

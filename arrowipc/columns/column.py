@@ -10,7 +10,7 @@ from arrowipc.errors import LimitError, UnsupportedError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Self
+    from typing import Any, Self, SupportsIndex
 
     import pandas as pd
     import polars as pl
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
         @property
         def field(self) -> at.Field: ...
         def __len__(self) -> int: ...
+        @property
+        def null_count(self) -> int: ...
+        def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> Self: ...
         def take(self, indices: Any) -> Self: ...
         def to_pylist(self) -> list[Any]: ...
         def _arrays(self) -> list[Array]: ...
@@ -111,6 +114,35 @@ class Column(_Elements):
 
         return unique(self.dictionary_decode()._whole())
 
+    def value_counts(self) -> Array:
+        """Return the distinct elements and how often each is there, as structs of `values` and `counts` (int64).
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.array(["a", None, "a"]).value_counts().to_pylist()
+        [{'values': 'a', 'counts': 2}, {'values': None, 'counts': 1}]
+        """
+        from arrowipc.values.computed import value_counts
+
+        return value_counts(self)
+
+    def index(self, value: Any, start: int | None = None, end: int | None = None) -> int:
+        """Return where the first element is that equals `value`, among those from `start` to `end`; -1: nowhere."""
+        from arrowipc.values.computed import index
+
+        return index(self, value, start, end)
+
+    def drop_null(self) -> Self:
+        """Return the elements that are not null."""
+        return self.filter(self.is_valid()) if self.null_count else self
+
+    def is_nan(self) -> Self:
+        """Return whether each number is NaN, as booleans; null where it is null."""
+        from arrowipc.values.computed import is_nan
+
+        return self._each(is_nan)
+
     def is_valid(self) -> Self:
         """Return whether each element is not null, as booleans.
 
@@ -158,6 +190,14 @@ class Column(_Elements):
         from arrowipc.values.repr import array_text
 
         return array_text(self)
+
+    def to_string(self) -> str:
+        """Return the text that shows the first elements and the last: that of ``repr``."""
+        return repr(self)
+
+    def get_total_buffer_size(self) -> int:
+        """Return the bytes of the whole buffers, also of what slices leave out; what chunks share counts for each."""
+        return sum(batch.nbytes for batch in self._batches())
 
     def __arrow_c_schema__(self) -> object:
         """Export the field as an ``arrow_schema`` PyCapsule."""

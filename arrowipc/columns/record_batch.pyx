@@ -30,7 +30,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.metadata.schema_reader cimport column_named, plan_schema, plans_equal, project, python_plan
 
-from arrowipc.columns.array import is_conditions, is_mask, mask_of
+from arrowipc.columns.array import is_conditions, is_expression, is_mask, mask_of
 from arrowipc.columns.tabular import Tabular
 
 from arrowipc.arguments import check_flag, columns_of, equals_foreign, integer_of, items_of, metadata_of
@@ -196,9 +196,9 @@ cdef class RecordBatch(Columns, Tabular):
 
         Parameters
         ----------
-        mask : sequence of bool, numpy.ndarray, Array, object of another library, or list of conditions
+        mask : sequence of bool, numpy.ndarray, Array, object of another library, list of conditions, or expression
             As many as there are rows, else a UsageError. Null counts as false. Conditions are those of
-            :func:`arrowipc.open_dataset`: ``[("x", ">", 3)]``.
+            :func:`arrowipc.open_dataset`: ``[("x", ">", 3)]``. Expressions of pyarrow and polars are computed by them.
 
         Examples
         --------
@@ -207,6 +207,10 @@ cdef class RecordBatch(Columns, Tabular):
         >>> batch.filter([True, None, True]).to_pydict(), batch.filter([("x", ">=", 20)]).to_pydict()
         ({'x': [10, 30]}, {'x': [20, 30]})
         """
+        if is_expression(mask):
+            from arrowipc.values.computed import mask_by
+
+            mask = mask_by(self, mask)
         if is_conditions(mask):
             from arrowipc.filters.row_filters import RowFilter
 

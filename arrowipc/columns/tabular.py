@@ -8,7 +8,7 @@ from arrowipc.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Self, SupportsIndex
+    from typing import Any, Literal, Self, SupportsIndex
 
     import numpy.typing as npt
     import pandas as pd
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
         def select(self, columns: Iterable[str | int] | str | int) -> Self: ...
         def add_column(self, i: SupportsIndex, field: Any, values: Any) -> Self: ...
         def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> Self: ...
+        def take(self, indices: Any) -> Self: ...
+        def filter(self, mask: Any) -> Self: ...
+        @property
+        def nbytes(self) -> int: ...
         def _with_schema(self, schema: Schema) -> Self: ...
         def _pieces(self) -> list[RecordBatch]: ...
         @classmethod
@@ -228,6 +232,48 @@ class Tabular(_Rows):
             raise UsageError(f"cast: expected a schema with the names {self.column_names}, found {schema.names}")
         columns = [column.cast(field.type) for column, field in zip(self.itercolumns(), schema, strict=True)]
         return self.from_arrays(columns, schema=schema)
+
+    def sort_by(self, sorting: str | Iterable[str | tuple[str, Literal["ascending", "descending"]]]) -> Self:
+        """Return the rows in the order of one or more columns, in new memory; rows that are equal there keep theirs.
+
+        Parameters
+        ----------
+        sorting : str, or sequence of str or (str, order) pairs
+            Names of columns, the first decides first. The order is "ascending" unless a pair says "descending". NaN
+            and behind it nulls come last in both.
+
+        Raises
+        ------
+        UsageError
+            Values of a column have no order, such as structs; or an order is called otherwise.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> rows = ipc.table({"x": [2, None, 1, 2], "y": ["a", "b", "c", "d"]})
+        >>> rows.sort_by([("x", "descending"), "y"])["y"].to_pylist()
+        ['a', 'd', 'c', 'b']
+        """
+        from arrowipc.values.computed import sorted_rows
+
+        return self.take(sorted_rows(self, sorting))
+
+    def drop_null(self) -> Self:
+        """Return the rows that have no null in any column."""
+        valid = [column.is_valid().to_numpy(copy=True) for column in self.itercolumns() if column.null_count]
+        if not valid:
+            return self
+        from functools import reduce
+
+        return self.filter(reduce(lambda a, b: a & b, valid))
+
+    def to_string(self) -> str:
+        """Return the text that shows the schema and the first rows and the last: that of ``repr``."""
+        return repr(self)
+
+    def get_total_buffer_size(self) -> int:
+        """Return :attr:`nbytes`, which counts whole buffers."""
+        return self.nbytes
 
     def head(self, n: int = 5) -> Self:
         """Return the first `n` rows; with a negative `n`, all but the last ones."""

@@ -1,6 +1,8 @@
-"""Arrays as other types, one value at a time: numbers of other widths, other kinds of text and lists, times."""
+"""Arrays as other types: numbers and times by NumPy where all of them fit, else one value after the other."""
 
 from __future__ import annotations
+
+import math
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from arrowipc.types import TypeLike
 
+_NUMBERS = at.Int, at.FloatingPoint
 _MOMENTS = at.Timestamp, at.Date
 _TIMES = at.Timestamp, at.Date, at.Time, at.Duration
 #: Unit -> how long it takes, in nanoseconds.
@@ -25,10 +28,17 @@ def cast(array: Array, type: TypeLike) -> Array:
     """See `Array.cast`."""
     source, target = array.type, as_type(type)
     values: Any
+    if source != target and isinstance(source, _NUMBERS) and isinstance(target, _NUMBERS):
+        numbers = _as_numbers(array, target)
+        if numbers is not None:
+            return numbers
     if isinstance(source, _TIMES) and isinstance(target, _TIMES):
-        values = _scaled(_stored(array, source), source, target)
+        _check_times(source, target)
+        if (scaled := _as_scaled(array, source, target)) is not None:
+            return scaled
+        values = _scaled(_stored(array).to_pylist(), source, target)
     elif isinstance(source, _TIMES) and target == _integers(source):
-        values = _stored(array, source)
+        values = _stored(array)
     elif isinstance(target, _TIMES) and source == _integers(target):
         values = array.to_pylist(extensions=False)
     elif isinstance(target, at.Dictionary):
@@ -41,6 +51,30 @@ def cast(array: Array, type: TypeLike) -> Array:
         return build_array(values, target)
     except UsageError as error:
         raise UsageError(f"cast of {source} to {target}: {error}; to_arrow().cast() converts more") from None
+
+
+def _as_numbers(array: Array, target: Any) -> Array | None:
+    """The numbers as NumPy converts them; None where some do not fit, or NumPy does not prove that they do."""
+    from arrowipc.values.to_numpy import np, split, stored_dtype
+
+    values, valid = split(array)
+    dtype = stored_dtype(target)
+    if valid is not None:
+        values = np.where(valid, values, values.dtype.type(0))  # under nulls may be anything
+    # Python compares integers with floats exactly.
+    low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = values.astype(dtype)
+    if dtype.kind == "f" and values.dtype.kind == "f":
+        fits = not (np.isinf(converted) & ~np.isinf(values)).any()
+    elif dtype.kind == "f":  # larger integers may have more digits than it
+        fits = max(-low, high) <= 1 << np.finfo(dtype).nmant + 1
+    else:
+        fits = np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max  # false of NaN, too
+        fits = fits and (values.dtype.kind != "f" or bool((values == np.trunc(values)).all()))
+    if not fits:
+        return None
+    return _of_numbers(target, converted, valid)
 
 
 def _refused(source: at.DataType, target: at.DataType) -> UsageError:
@@ -59,17 +93,49 @@ def _integers(times: Any) -> at.Int:
     return at.Int(32 if times == at.Date("day") else getattr(times, "bit_width", 64), True)
 
 
-def _stored(array: Array, source: Any) -> list[int | None]:
+def _stored(array: Array) -> Array:
     """The integers of a column of times."""
-    return stored_as(array, _integers(source), array.buffers(), len(array)).to_pylist()
+    return stored_as(array, _integers(array.type), array.buffers(), len(array))
 
 
-def _scaled(values: list[int | None], source: Any, target: Any) -> list[int | None]:
-    """Counts of one unit as counts of another."""
+def _check_times(source: Any, target: Any) -> None:
+    """Refuse times that are not cast to those of another type."""
     alike = isinstance(source, _MOMENTS) and isinstance(target, _MOMENTS)
     zones = [getattr(each, "timezone", None) is None for each in (source, target)]
     if not (alike or isinstance(target, source.__class__)) or zones[0] != zones[1]:
         raise _refused(source, target)
+
+
+def _as_scaled(array: Array, source: Any, target: Any) -> Array | None:
+    """Counts of one unit as counts of another, computed by NumPy; None where some are not whole, or do not fit."""
+    from arrowipc.values.to_numpy import np, split
+
+    values, valid = split(_stored(array))
+    values = values.astype(np.int64) if valid is None else np.where(valid, values, np.int64(0))
+    old, new = _LENGTH[source.unit], _LENGTH[target.unit]
+    step = _LENGTH["day"] if isinstance(target, at.Date) else new
+    common, whole = math.gcd(old, new), step // math.gcd(old, step)
+    low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
+    smallest, largest = low * old // new, high * old // new
+    bounds = np.iinfo(f"i{_integers(target).bit_width // 8}")
+    in_day = not isinstance(target, at.Time) or (smallest >= 0 and largest * new < _LENGTH["day"])
+    # The product, before it is divided, has to fit, too.
+    fits = max(-low, high) * (old // common) <= np.iinfo(np.int64).max
+    if not (fits and in_day and bounds.min <= smallest and largest <= bounds.max and not (values % whole).any()):
+        return None
+    return _of_numbers(target, (values * (old // common) // (new // common)).astype(bounds.dtype), valid)
+
+
+def _of_numbers(target: Any, values: Any, valid: Any) -> Array:
+    """An array of stored values; `valid` None: none is null."""
+    from arrowipc.values.to_numpy import np
+
+    bits = None if valid is None else np.packbits(valid, bitorder="little")
+    return Array.from_buffers(target, len(values), [bits, values])
+
+
+def _scaled(values: list[int | None], source: Any, target: Any) -> list[int | None]:
+    """Counts of one unit as counts of another."""
     old, new = _LENGTH[source.unit], _LENGTH[target.unit]
     whole = "day" if isinstance(target, at.Date) else target.unit
     for row, value in enumerate(values):

@@ -48,7 +48,9 @@ from arrowipc.values.converters cimport STORED, Converter, is_numpy, item, whole
 import sys
 from operator import is_
 
-from arrowipc.arguments import check_text, described, integer_of, items_of, metadata_of, repeated, without_descriptions
+from arrowipc.arguments import (
+    check_text, described, instance_of, integer_of, items_of, metadata_of, repeated, without_descriptions,
+)
 from arrowipc.columns.column import Column
 from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.datatypes import Field, own
@@ -1031,7 +1033,13 @@ cdef int adopt(Builder b, int32_t f, Array array) except -1:
             return b.column(f, array.to_pylist(max_values=max(MAX_VALUES, 64 * array.length), extensions=STORED_TIMES))
         return b.encoded_array(f, array)
     if array.type != b.kind(f):
-        b.blame(f, -1, f"expected an array of {b.kind(f)}, found one of {array.type}")
+        from arrowipc.values.casts import cast
+
+        try:
+            array = cast(array, b.kind(f))
+        except UsageError as error:
+            b.blame(f, -1, f"expected an array of {b.kind(f)}, found one of {array.type} ({error})")
+        return adopt(b, f, array)
     if b.shares(f):
         # Their values have to become one dictionary.
         most = max(MAX_VALUES, 64 * array.length)
@@ -1120,6 +1128,42 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_
     if custom_metadata:
         out.metadata_pairs = without_descriptions(metadata_of(custom_metadata).pairs)
     return out
+
+
+def array_from_buffers(type, length, buffers, null_count, offset, children):
+    """See `Array.from_buffers`."""
+    from arrowipc.types import as_type
+    from arrowipc.values.inference import field_of
+
+    start, count = integer_of("offset", offset), integer_of("length", length)
+    nodes, parts = [(start + count, -1 if start else null_count)], items_of("buffers", buffers)
+    variadic, dictionaries = [len(parts) - 2] if is_view(kind := as_type(type)) else [], []
+    for child in items_of("children", children or ()):
+        add_parts(instance_of("children", child, Array), nodes, parts, variadic, dictionaries)
+    made = from_buffers(Schema([field_of("", kind)]), start + count, nodes, parts, variadic, dictionaries, (), "none", None)
+    return made.column(0).slice(start)
+
+
+cdef bint is_view(object kind) except -1:
+    from arrowipc.datatypes import BinaryView, Utf8View
+
+    return isinstance(kind, (BinaryView, Utf8View))
+
+
+cdef int add_parts(Array array, list nodes, list buffers, list variadic, list dictionaries) except -1:
+    """Append what `from_buffers` takes of an array: of it and of all below it, in pre-order."""
+    if array.offset:
+        array = array.take(range(array.length))
+    own = array.buffers()
+    nodes.append((array.length, array.null_count))
+    buffers.extend(own)
+    if is_view(array.type):
+        variadic.append(len(own) - 2)
+    if array.dictionary is not None:
+        dictionaries.append(array.dictionary)
+    for child in array.children:
+        add_parts(child, nodes, buffers, variadic, dictionaries)
+    return 0
 
 
 def prove(Columns columns not None):

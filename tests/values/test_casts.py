@@ -2,7 +2,9 @@
 
 import datetime as dt
 import itertools
+import math
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -109,3 +111,55 @@ def test_structs_of_tuples():
     assert ipc.array([(("a", 1), ("b", "x"))], kind).to_pylist() == [{"a": 1, "b": "x"}]
     with pytest.raises(ipc.UsageError, match="a tuple of a value for each field"):
         ipc.array([(1,)], kind)
+
+
+#: Numbers around what types can hold, and the types of width and kind that have an edge there.
+EDGES = [0, -1, 127, 128, 2**11 + 1, 2**24, 2**24 + 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1]
+EDGES += [0.5, -0.0, math.nan, -math.inf, 65504.0, 65520.0, 3.5e38, 2.0**63, -(2.0**63), 2.0**64]
+WIDTHS = ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "float16", "float32", "float64"]
+
+
+def as_number(value, name):
+    """What a type of numbers holds in place of a number; None if it does not hold it."""
+    if "float" not in name:
+        whole = math.isfinite(value) and value == int(value)
+        return int(value) if whole and np.iinfo(name).min <= value <= np.iinfo(name).max else None
+    with np.errstate(over="ignore"):
+        held = np.dtype(name).type(value).item()
+    lost = held != value if isinstance(value, int) else math.isinf(held) and not math.isinf(value)
+    return None if lost else held
+
+
+@pytest.mark.parametrize("source", WIDTHS)
+def test_numbers_are_cast_where_all_of_them_fit(source):
+    held = [number for each in EDGES if (number := as_number(each, source)) is not None]
+    for target in WIDTHS:
+        fitting = [number for number in held if as_number(number, target) is not None]
+        expected = [as_number(number, target) for number in fitting] + [None]
+        array = ipc.array([1, *fitting, None], source)[1:]
+        assert repr(array.cast(target).to_pylist()) == repr(expected), target
+        for number in set(held) - set(fitting):
+            with pytest.raises(ipc.UsageError, match="row 2: expected"):
+                ipc.array([0, None, number], source).cast(target)
+
+
+@pytest.mark.parametrize(("small", "large", "times"), [("ms", "s", 1000), ("ns", "us", 1000), ("us", "s", 10**6)])
+def test_times_are_cast_where_all_of_them_are_whole_and_fit(small, large, times):
+    most = (2**63 - 1) // times
+    for make in (ipc.types.timestamp, ipc.types.duration):
+        counts = ipc.array([5, None, most, -most], "int64")[1:]
+        scaled = counts.cast(make(large)).cast(make(small))
+        assert scaled.cast("int64").to_pylist() == [None, times * most, -times * most]
+        assert scaled.cast(make(large)).cast("int64").to_pylist() == [None, most, -most]
+        with pytest.raises(ipc.UsageError, match="row 1: .* no whole"):
+            ipc.array([0, times + 1], "int64").cast(make(small)).cast(make(large))
+        with pytest.raises(ipc.UsageError, match="row 0"):
+            ipc.array([most + 1], "int64").cast(make(large)).cast(make(small))
+
+
+def test_a_schema_takes_arrays_of_other_types_where_nothing_is_lost():
+    schema = ipc.schema([("x", "int8"), ("t", ipc.types.timestamp("ms"))])
+    columns = {"x": pa.array([1, None]), "t": pa.array([1, 2], pa.timestamp("s"))}
+    assert ipc.table(columns, schema=schema) == pa.table(columns).cast(pa.schema(schema))
+    with pytest.raises(ipc.UsageError, match="column 'x'.*expected an array of int8.*row 0.*found int 1000"):
+        ipc.table({**columns, "x": pa.array([1000, 1])}, schema=schema)

@@ -1,0 +1,109 @@
+"""Order, counts, places and expressions are those of pyarrow."""
+
+import itertools
+import math
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import arrowipc as ipc
+
+COLUMNS = {
+    "x": [3, None, 1, math.nan, 3, -1],
+    "y": ["b", "a", None, "c", "a", ""],
+    "d": pa.array([1, 2, 1, None, 2, 1], pa.int8()).cast(pa.decimal128(5, 1)),
+    "b": [True, False, None, True, True, False],
+    "t": pa.array([5000, 4000, None, 4000, 5000, -5000], pa.timestamp("us")),
+    "k": pa.array(["q", None, "p", "q", "p", "q"]).dictionary_encode(),
+}
+THEIRS = pa.concat_tables([pa.table(COLUMNS)[:2], pa.table(COLUMNS)[2:]]).unify_dictionaries()
+OURS = ipc.table(THEIRS)
+
+
+@pytest.mark.parametrize("names", [*itertools.permutations(COLUMNS, 1), *itertools.permutations(COLUMNS, 2)])
+def test_rows_are_sorted_stably_with_nulls_last(names):
+    plain = THEIRS.set_column(5, "k", THEIRS["k"].cast(pa.string()))  # pyarrow would sort the words' numbers
+    for orders in itertools.product(("ascending", "descending"), repeat=len(names)):
+        sorting = list(zip(names, orders, strict=True))
+        expected = repr(plain.sort_by(sorting).to_pylist())
+        for rows in (OURS, OURS.combine()):
+            assert repr(rows.sort_by(sorting).to_pylist()) == expected, sorting
+    assert repr(OURS.sort_by(names).to_pylist()) == repr(OURS.sort_by([(name, "ascending") for name in names]).to_pylist())
+
+
+def test_what_has_no_order_is_refused():
+    for sorting, words in (
+        ("s", "have no order"),
+        ([("x", "up")], "expected 'ascending' or 'descending', found str 'up'"),
+        ([], "found none"),
+        ("zz", "no column is named 'zz'|'zz'"),
+    ):
+        with pytest.raises((ipc.UsageError, ipc.NotFoundError), match=words):
+            ipc.table({"x": [1, 2], "s": [{"a": 1}, {"a": 2}]}).sort_by(sorting)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_values_are_counted_found_and_dropped(name):
+    theirs, column = THEIRS[name], OURS[name]
+    plain = theirs.cast(pa.string()) if name == "k" else theirs
+    counts = [(repr(each["values"]), each["counts"]) for each in plain.combine_chunks().value_counts().to_pylist()]
+    for ours in (column, column.combine()):
+        assert [(repr(each["values"]), each["counts"]) for each in ours.value_counts().to_pylist()] == counts
+        assert repr(list(ours.drop_null())) == repr(plain.drop_null().to_pylist())
+        values = ours.to_pylist()
+        for value in {*values} - {math.nan}:
+            if value == value:
+                assert ours.index(value) == values.index(value)
+                after = values.index(value) + 1
+                assert ours.index(value, after) == next((i for i in range(after, 6) if values[i] == value), -1)
+                assert ours.index(value, 0, values.index(value)) == -1
+    assert column.get_total_buffer_size() > 0 < OURS.get_total_buffer_size()
+    assert column.to_string() == repr(column) and OURS.to_string() == repr(OURS)
+    assert OURS.drop_null().to_pylist() == THEIRS.drop_null().to_pylist()
+
+
+def test_what_is_nan():
+    assert OURS["x"].is_nan().to_pylist() == pc.is_nan(THEIRS["x"]).to_pylist() == [False, None, False, True, False, False]
+    assert ipc.array([1, None]).is_nan().to_pylist() == [False, None]
+    with pytest.raises(ipc.UsageError, match="expected a column of numbers, found string"):
+        OURS["y"].is_nan()
+
+
+def test_rows_are_filtered_by_expressions_of_other_libraries():
+    for expression in (pc.field("x") > 1, pc.is_null(pc.field("y")), pc.field("y").isin(["a", "b"]) & pc.field("b")):
+        for rows in (OURS, OURS.combine()):
+            assert repr(rows.filter(expression).to_pylist()) == repr(THEIRS.filter(expression).to_pylist())
+    frame = pl.DataFrame(THEIRS)
+    for expression in (pl.col("x") > 1, pl.col("y").is_null(), pl.col("y").str.starts_with("a")):
+        assert repr(OURS.filter(expression).to_pylist()) == repr(frame.filter(expression).to_dicts())
+        assert OURS.filter(expression).schema == OURS.schema
+    for expression in (pc.field("zz") > 1, pl.col("zz") > 1):
+        with pytest.raises(ipc.UsageError, match="filter: p.* cannot compute .*zz"):
+            OURS.filter(expression)
+
+
+ARRAYS = [
+    pa.array([1, None, 3], pa.int8()),
+    pa.array(["a", None, "ccc"]),
+    pa.array(["a", None, "c" * 20], pa.string_view()),
+    pa.array([[1], None, [2, 3]]),
+    pa.array([{"a": 1, "b": "x" * 20}, None, {"a": 2, "b": None}], pa.struct({"a": pa.int8(), "b": pa.string_view()})),
+    pa.array([[{"q": ["a"]}], None, []]),
+]
+
+
+@pytest.mark.parametrize("theirs", ARRAYS, ids=lambda array: str(array.type))
+@pytest.mark.parametrize("offset", [0, 1])
+def test_arrays_are_made_of_buffers(theirs, offset):
+    whole = ipc.array(theirs)
+    some = theirs[offset:]
+    children = [ipc.concat_batches([ipc.record_batch([each], ["x"])] * 1).column(0) for each in whole.children]
+    for null_count in (-1, some.null_count):
+        made = ipc.Array.from_buffers(theirs.type, len(some), whole.buffers(), null_count, offset, children)
+        assert made.type == theirs.type
+        assert made == some
+        made.validate(full=True)
+    with pytest.raises((ipc.UsageError, ipc.FormatError)):
+        ipc.Array.from_buffers(theirs.type, 1000, whole.buffers(), children=children)
