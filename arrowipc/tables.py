@@ -13,8 +13,8 @@ from arrowipc.columns.array import Array, clip, is_conditions, is_expression, is
 from arrowipc.columns.column import Column
 from arrowipc.columns.record_batch import (
     RecordBatch,
-    batches_of,
     batch_of,
+    batches_of,
     batches_to_pydict,
     concat_batches,
     find_other_schema,

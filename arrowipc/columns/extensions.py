@@ -13,13 +13,16 @@ import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.metadata.tensor_parameters import FIXED_SHAPE, VARIABLE_SHAPE, TensorColumn, tensor_parameters
+
+if TYPE_CHECKING:
+    from arrowipc.arguments import Extensions
 
 __all__ = ["MEANINGS", "Names", "converter_of", "meanings_of", "variant_value"]
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from arrowipc._core import Columns, ReadableBuffer
-from arrowipc.arguments import Extensions, MapsAsDicts, KeyValueMetadata, MetadataLike
+from arrowipc.arguments import Extensions, KeyValueMetadata, MapsAsDicts, MetadataLike
 from arrowipc.columns.array import Array
 from arrowipc.columns.tabular import Tabular
 from arrowipc.datatypes import Field
@@ -87,11 +87,17 @@ def select_each(batches: Iterable[RecordBatch], columns: Any) -> list[RecordBatc
 def batches_of(field: Field, arrays: Iterable[Array]) -> list[RecordBatch]: ...
 def only_column(array: Array) -> RecordBatch: ...
 def batches_to_pydict(
-    batches: Iterable[RecordBatch], schema: Schema, max_values: int | None, extensions: Extensions = None,
+    batches: Iterable[RecordBatch],
+    schema: Schema,
+    max_values: int | None,
+    extensions: Extensions = None,
     maps_as_pydicts: MapsAsDicts = None,
 ) -> dict[str, list[Any]]: ...
 def batches_to_pylist(
-    batches: Iterable[RecordBatch], schema: Schema, max_values: int | None, extensions: Extensions = None,
+    batches: Iterable[RecordBatch],
+    schema: Schema,
+    max_values: int | None,
+    extensions: Extensions = None,
     maps_as_pydicts: MapsAsDicts = None,
 ) -> list[Any]: ...
 def concat_batches(batches: Iterable[Any]) -> RecordBatch: ...

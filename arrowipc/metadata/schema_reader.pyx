@@ -17,7 +17,8 @@ from arrowipc._core cimport (
 from arrowipc.inline.fault cimport *
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport (
-    Table, Vector, fb_field, fb_i16, fb_i32, fb_i64, fb_string, fb_table, fb_table_at, fb_u8, fb_vector, fb_vector_table,
+    Table, Vector, fb_field, fb_i16, fb_i32, fb_i64, fb_string, fb_table, fb_table_at, fb_u8, fb_vector,
+    fb_vector_table,
 )
 from arrowipc.inline.hash cimport hash_with
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, blank, check_children, check_nested, sizes_of

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
 from arrowipc.columns.array import Array, stored_as
@@ -13,6 +11,8 @@ from arrowipc.values.from_python import build_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
     from arrowipc.types import TypeLike
@@ -28,19 +28,23 @@ def cast(array: Array, type: TypeLike) -> Array:
     """See `Array.cast`."""
     source, target = array.type, as_type(type)
     values: Any
-    if source != target and isinstance(source, _NUMBERS) and isinstance(target, _NUMBERS):
-        numbers = _as_numbers(array, target)
-        if numbers is not None:
-            return numbers
-    if isinstance(source, _TIMES) and isinstance(target, _TIMES):
+    are_times = isinstance(source, _TIMES) and isinstance(target, _TIMES)
+    made: Array | None = None
+    if are_times:
         _check_times(source, target)
-        if (scaled := _as_scaled(array, source, target)) is not None:
-            return scaled
-        values = _scaled(_stored(array).to_pylist(), source, target)
-    elif isinstance(source, _TIMES) and target == _integers(source):
-        values = _stored(array)
-    elif isinstance(target, _TIMES) and source == _integers(target):
-        values = array.to_pylist(extensions=False)
+        lengths = [_LENGTH[kind.unit] for kind in (source, target)]  # type: ignore[attr-defined]
+        made = _by_numpy(lambda fast: fast.times(integers_of(array), target, *lengths))
+    elif source != target and isinstance(source, _NUMBERS) and isinstance(target, _NUMBERS):
+        made = _by_numpy(lambda fast: fast.numbers(array, target))
+    if made is not None:
+        return made
+    if are_times:
+        values = _scaled(integers_of(array).to_pylist(), source, target)
+    elif isinstance(source, _TIMES) and target == integers_for(source):
+        values = integers_of(array)
+    elif isinstance(target, _TIMES) and source == integers_for(target):
+        is_any = isinstance(target, at.Timestamp | at.Duration)  # others have numbers that are no time
+        values = stored_as(array, target, array.buffers(), len(array)) if is_any else array.to_pylist(extensions=False)
     elif isinstance(target, at.Dictionary):
         values = array if target.value_type == source else cast(array, target.value_type)
     elif isinstance(source, at.Null) or _times(source) == _times(target):
@@ -53,28 +57,13 @@ def cast(array: Array, type: TypeLike) -> Array:
         raise UsageError(f"cast of {source} to {target}: {error}; to_arrow().cast() converts more") from None
 
 
-def _as_numbers(array: Array, target: Any) -> Array | None:
-    """The numbers as NumPy converts them; None where some do not fit, or NumPy does not prove that they do."""
-    from arrowipc.values.to_numpy import np, split, stored_dtype
-
-    values, valid = split(array)
-    dtype = stored_dtype(target)
-    if valid is not None:
-        values = np.where(valid, values, values.dtype.type(0))  # under nulls may be anything
-    # Python compares integers with floats exactly.
-    low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        converted = values.astype(dtype)
-    if dtype.kind == "f" and values.dtype.kind == "f":
-        fits = not (np.isinf(converted) & ~np.isinf(values)).any()
-    elif dtype.kind == "f":  # larger integers may have more digits than it
-        fits = max(-low, high) <= 1 << np.finfo(dtype).nmant + 1
-    else:
-        fits = np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max  # false of NaN, too
-        fits = fits and (values.dtype.kind != "f" or bool((values == np.trunc(values)).all()))
-    if not fits:
+def _by_numpy(convert: Callable[[ModuleType], Any]) -> Array | None:
+    """The column as NumPy converts it; None where it is not there, or not all values fit."""
+    try:
+        from arrowipc.values import fast_casts
+    except ImportError:
         return None
-    return _of_numbers(target, converted, valid)
+    return convert(fast_casts)  # type: ignore[no-any-return]
 
 
 def _refused(source: at.DataType, target: at.DataType) -> UsageError:
@@ -88,14 +77,14 @@ def _times(kind: at.DataType) -> list[at.DataType]:
     return [kind] if isinstance(kind, _TIMES) else [each for child in kind.children for each in _times(child.type)]
 
 
-def _integers(times: Any) -> at.Int:
+def integers_for(times: Any) -> at.Int:
     """The integers that hold times."""
     return at.Int(32 if times == at.Date("day") else getattr(times, "bit_width", 64), True)
 
 
-def _stored(array: Array) -> Array:
+def integers_of(array: Array) -> Array:
     """The integers of a column of times."""
-    return stored_as(array, _integers(array.type), array.buffers(), len(array))
+    return stored_as(array, integers_for(array.type), array.buffers(), len(array))
 
 
 def _check_times(source: Any, target: Any) -> None:
@@ -104,34 +93,6 @@ def _check_times(source: Any, target: Any) -> None:
     zones = [getattr(each, "timezone", None) is None for each in (source, target)]
     if not (alike or isinstance(target, source.__class__)) or zones[0] != zones[1]:
         raise _refused(source, target)
-
-
-def _as_scaled(array: Array, source: Any, target: Any) -> Array | None:
-    """Counts of one unit as counts of another, computed by NumPy; None where some are not whole, or do not fit."""
-    from arrowipc.values.to_numpy import np, split
-
-    values, valid = split(_stored(array))
-    values = values.astype(np.int64) if valid is None else np.where(valid, values, np.int64(0))
-    old, new = _LENGTH[source.unit], _LENGTH[target.unit]
-    step = _LENGTH["day"] if isinstance(target, at.Date) else new
-    common, whole = math.gcd(old, new), step // math.gcd(old, step)
-    low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
-    smallest, largest = low * old // new, high * old // new
-    bounds = np.iinfo(f"i{_integers(target).bit_width // 8}")
-    in_day = not isinstance(target, at.Time) or (smallest >= 0 and largest * new < _LENGTH["day"])
-    # The product, before it is divided, has to fit, too.
-    fits = max(-low, high) * (old // common) <= np.iinfo(np.int64).max
-    if not (fits and in_day and bounds.min <= smallest and largest <= bounds.max and not (values % whole).any()):
-        return None
-    return _of_numbers(target, (values * (old // common) // (new // common)).astype(bounds.dtype), valid)
-
-
-def _of_numbers(target: Any, values: Any, valid: Any) -> Array:
-    """An array of stored values; `valid` None: none is null."""
-    from arrowipc.values.to_numpy import np
-
-    bits = None if valid is None else np.packbits(valid, bitorder="little")
-    return Array.from_buffers(target, len(values), [bits, values])
 
 
 def _scaled(values: list[int | None], source: Any, target: Any) -> list[int | None]:

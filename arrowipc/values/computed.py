@@ -8,10 +8,15 @@ from __future__ import annotations
 from arrowipc import datatypes as at
 from arrowipc.arguments import described, integer_of
 from arrowipc.columns.array import Array
-from arrowipc.errors import UsageError
+from arrowipc.errors import UsageError, not_installed
 from arrowipc.values.from_python import build_arrays
 from arrowipc.values.libraries import library
-from arrowipc.values.to_numpy import indices_of, np, split
+from arrowipc.values.to_numpy import indices_of, split
+
+try:
+    import numpy as np
+except ModuleNotFoundError as _error:
+    raise not_installed(_error) from None
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +32,7 @@ _STORED_IN_ORDER = (at.Int, at.FloatingPoint, at.Bool, at.Timestamp, at.Date, at
 _ORDERS = ("ascending", "descending")
 
 
-def sorted_rows(rows: Tabular, sorting: Any) -> npt.NDArray[np.int64]:
+def sorted_rows(rows: Any, sorting: Any) -> npt.NDArray[np.int64]:
     """The indices of rows in the order that :meth:`Table.sort_by` describes."""
     keys = []
     for each in [sorting] if isinstance(sorting, str) else list(sorting):
@@ -42,7 +47,7 @@ def sorted_rows(rows: Tabular, sorting: Any) -> npt.NDArray[np.int64]:
 
 def _ranks(column: Column, descending: bool) -> npt.NDArray[Any]:
     """Numbers in the order of the values; those of nulls are the largest, then those of NaN."""
-    array = column.dictionary_decode()._whole()
+    array: Any = column.dictionary_decode()._whole()
     if isinstance(array.type, _STORED_IN_ORDER):
         values, valid = split(array)
         values = values.view(np.int64) if values.dtype.kind in "mM" else values
@@ -95,7 +100,7 @@ def is_nan(array: Array) -> Array:
     values, valid = split(array)
     found = np.isnan(values)
     if valid is not None:
-        found = np.where(valid, found, None)
+        found = np.where(valid, found, np.array(None, object))
     return Array.from_pylist(found, "bool")
 
 

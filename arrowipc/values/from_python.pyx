@@ -1140,7 +1140,8 @@ def array_from_buffers(type, length, buffers, null_count, offset, children):
     variadic, dictionaries = [len(parts) - 2] if is_view(kind := as_type(type)) else [], []
     for child in items_of("children", children or ()):
         add_parts(instance_of("children", child, Array), nodes, parts, variadic, dictionaries)
-    made = from_buffers(Schema([field_of("", kind)]), start + count, nodes, parts, variadic, dictionaries, (), "none", None)
+    schema = Schema([field_of("", kind)])
+    made = from_buffers(schema, start + count, nodes, parts, variadic, dictionaries, (), "none", None)
     return made.column(0).slice(start)
 
 

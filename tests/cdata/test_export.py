@@ -90,7 +90,7 @@ def test_device_streams(rich: Any) -> None:
     assert broken.get_next(broken, out) == errno.EINVAL
     assert b"RecordBatch" in broken.get_last_error(broken)
     release(broken)
-    with pytest.raises(ipc.UnsupportedError, match="__arrow_c_device_stream__.*stream"):
+    with pytest.raises(ipc.UnsupportedError, match=r"__arrow_c_device_stream__.*stream"):
         table.__arrow_c_device_stream__(stream=1)
 
 

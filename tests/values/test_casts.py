@@ -151,7 +151,7 @@ def test_times_are_cast_where_all_of_them_are_whole_and_fit(small, large, times)
         scaled = counts.cast(make(large)).cast(make(small))
         assert scaled.cast("int64").to_pylist() == [None, times * most, -times * most]
         assert scaled.cast(make(large)).cast("int64").to_pylist() == [None, most, -most]
-        with pytest.raises(ipc.UsageError, match="row 1: .* no whole"):
+        with pytest.raises(ipc.UsageError, match=r"row 1: .* no whole"):
             ipc.array([0, times + 1], "int64").cast(make(small)).cast(make(large))
         with pytest.raises(ipc.UsageError, match="row 0"):
             ipc.array([most + 1], "int64").cast(make(large)).cast(make(small))
@@ -161,5 +161,5 @@ def test_a_schema_takes_arrays_of_other_types_where_nothing_is_lost():
     schema = ipc.schema([("x", "int8"), ("t", ipc.types.timestamp("ms"))])
     columns = {"x": pa.array([1, None]), "t": pa.array([1, 2], pa.timestamp("s"))}
     assert ipc.table(columns, schema=schema) == pa.table(columns).cast(pa.schema(schema))
-    with pytest.raises(ipc.UsageError, match="column 'x'.*expected an array of int8.*row 0.*found int 1000"):
+    with pytest.raises(ipc.UsageError, match=r"column 'x'.*expected an array of int8.*row 0.*found int 1000"):
         ipc.table({**columns, "x": pa.array([1000, 1])}, schema=schema)
