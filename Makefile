@@ -206,6 +206,7 @@ docs: $(DOCS) ## build the documentation into build/docs (Sphinx), warnings are 
 .PHONY: support
 support: $(TEST) ## try again what the libraries read and write, and write the tables of README and docs/support.md
 	@$(INSTALLED) PYTHONPATH=tests $(PY) -m helpers.support
+	@$(INSTALLED) PYTHONPATH=tests $(PY) -m helpers.taken
 
 # Each file in a process of its own: what one leaves in the allocator made another a quarter slower. All of it takes more
 # than an hour on two processors that nobody else uses.
