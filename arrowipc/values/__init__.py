@@ -5,8 +5,9 @@ children, and ``from_numpy`` takes arrays as they are where ``dtypes`` says so, 
 reads Feather V1 files; outwards ``to_numpy`` and ``to_pandas``.
 ``libraries`` names the ways to others, ``repr`` and ``preview`` print, ``pickling`` takes batches
 apart and puts them together. ``row_reader`` takes rows by number and
-loads batches when they are needed. ``casts`` (and for whole columns of numbers ``fast_casts``) gives columns another type, ``dictionary_encode`` another
-encoding or other batch boundaries. ``computed`` has the few computations that there are: order, counts, places.
+loads batches when they are needed. ``casts`` gives columns another type (``fast_casts`` by NumPy),
+``dictionary_encode`` another encoding or other batch boundaries. ``computed`` has the few
+computations that there are: order, counts, places.
 
 Imports ``inline``, the base, ``metadata``, ``columns``, ``decode``, ``cdata``.
 """

@@ -70,7 +70,7 @@ def feather(table: Any) -> Any:
 
 def dataset(data: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        pyarrow.dataset.write_dataset(data, folder, format="arrow")
+        pyarrow.dataset.write_dataset(data, folder, format="arrow", use_threads=False)
         return pyarrow.dataset.dataset(folder, format="arrow").to_table()
 
 
@@ -250,9 +250,8 @@ def arrived(found: Any) -> tuple[str, list[Any]]:
     if isinstance(found, pl.Series):
         return str(found.dtype), found.to_list()
     if not isinstance(found, pa.Array | pa.ChunkedArray):
-        is_rows = isinstance(
-            found, pa.RecordBatchReader | nanoarrow.ArrayStream | arro3.Table | arro3.RecordBatchReader
-        )
+        streams = pa.RecordBatchReader | nanoarrow.ArrayStream | arro3.RecordBatchReader
+        is_rows = isinstance(found, streams | arro3.Table)
         found = pa.table(found).column(0) if is_rows else pa.chunked_array(found)
     return str(found.type), found.to_pylist()
 
