@@ -48,6 +48,8 @@ LEAST_WIDTH = 8
 TYPE_WIDTH = 14
 #: Rows that are taken at a time where each is printed by itself.
 PIECE = 10_000
+#: Rows that are printed as soon as they are formatted: their values, and those before them, set the widths of columns.
+PAGE = 500
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -336,7 +338,7 @@ def _show(
     force: bool,
     total: Callable[[], int | None] = lambda: None,
 ) -> None:
-    """Write rows to `output`, print them one by one, or print all as a table and how many of `total` are left."""
+    """Write rows to `output`, or print them, one by one or as a table, and how many of `total` are left."""
     if output is not None:
         kind = checked_output(output, kind, force, [file])
         named = named_batches(file, ((None, batch) for batch in batches))
@@ -348,12 +350,10 @@ def _show(
         for batch in batches:
             _say_rows(batch)
         return
-    kept = list(batches)
     if not len(schema):
-        say_line(f"no columns, {counted(sum(map(len, kept)), 'row')} in the first batches")
+        say_line(f"no columns, {counted(sum(map(len, batches)), 'row')} in the first batches")
         return
-    _say_table(schema, kept, width())
-    shown, there = sum(map(len, kept)), total()
+    shown, there = _say_table(schema, batches, width()), total()
     if there is not None and there > shown:
         say_line(f"... and {counted(there - shown, 'more row')}, {there:,} in all", dim=True)
 
@@ -381,43 +381,82 @@ def _say_rows(batch: Any) -> None:
 
 
 class _Column(NamedTuple):
-    """A column as it is printed: its field, its name, its values, and the cells of a line that they take."""
+    """A column as it is printed: its field, its name, its values, cut to `most`, and the cells that they take."""
 
     field: Any
     name: str
     texts: list[str]
+    most: int
     need: int
+
+    def going_on(self, position: int, batches: list[Any]) -> _Column:
+        """The same column with other values, which may need more room."""
+        texts = _texts(batches, position, self.most)
+        return self._replace(texts=texts, need=max(self.need, fit(texts)))
+
+
+def _texts(batches: list[Any], position: int, most: int) -> list[str]:
+    """The values of a column. Numbers and times are never cut."""
+    columns = [batch.column(position) for batch in batches]
+    return [value_text(column, k, most, quotes=False) for column in columns for k in range(len(column))]
 
 
 def _fitting(schema: Any, batches: list[Any], room: int, most: int) -> list[_Column]:
-    """The first columns that fit into `room` characters, cut to `most` each.
-
-    Numbers and times are never cut.
-    """
+    """The first columns that fit into `room` characters, cut to `most` each."""
     found: list[_Column] = []
     for i, field in enumerate(schema.fields):
-        texts = [value_text(batch.column(i), k, most, quotes=False) for batch in batches for k in range(len(batch))]
+        texts = _texts(batches, i, most)
         name = shorten(printable(field.name), most)
         # The type is cut to what the values take: `schema` spells it out.
         need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)])
         if found and sum([each.need + 2 for each in found]) + need > room:
             break
-        found.append(_Column(field, name, texts, need))
+        found.append(_Column(field, name, texts, most, need))
     return found
 
 
-def _say_table(schema: Any, batches: list[Any], room: int) -> None:
-    """Print rows as a table of the columns that fit into `room` characters."""
+def _pages(batches: Iterator[Any]) -> Iterator[list[Any]]:
+    """Rows in portions that are formatted and printed at a time; one portion at least."""
+    page: list[Any] = []
+    left = PAGE
+    for batch in batches:
+        rest = batch
+        while len(rest):
+            page.append(rest.slice(0, left))
+            left -= len(page[-1])
+            rest = rest.slice(len(page[-1]))
+            if not left:
+                yield page
+                page, left = [], PAGE
+    yield page
+
+
+def _say_table(schema: Any, batches: Iterator[Any], room: int) -> int:
+    """Print rows as a table of the columns that fit into `room` characters, as it is made; return how many."""
+    most, columns, count = max(min(CELL_WIDTH, room - 3), 4), [], 0
+    for page in _pages(batches):
+        if not columns:
+            columns = _fitting(schema, page, room, most)
+            if len(columns) < len(schema):  # rather more of them than all of the first
+                columns = _fitting(schema, page, room, max(min(most, room // 3), LEAST_WIDTH))
+        elif not page:
+            break
+        else:
+            columns = [column.going_on(i, page) for i, column in enumerate(columns)]
+        _say_page(columns, room, with_head=not count)
+        count += sum(map(len, page))
+    _say_left(schema.names[len(columns) :], max(room, 20))
+    return count
+
+
+def _say_page(columns: list[_Column], room: int, with_head: bool) -> None:
     from rich.text import Text
 
     from arrowipc.types import Decimal, FloatingPoint, Int
 
-    most = max(min(CELL_WIDTH, room - 3), 4)
-    columns = _fitting(schema, batches, room, most)
-    if len(columns) < len(schema):  # rather more of them than all of the first
-        columns = _fitting(schema, batches, room, max(min(most, room // 3), LEAST_WIDTH))
     table = plain_table()
-    for field, name, _, need in columns:
+    table.show_header = with_head
+    for field, name, _, _, need in columns:
         right = isinstance(field.type, (Int, FloatingPoint, Decimal))
         title = Text.assemble((name, "bold"), "\n", (type_text(field.type, need), "dim cyan"))
         table.add_column(title, justify="right" if right else "left", no_wrap=True, width=need)
@@ -426,7 +465,6 @@ def _say_table(schema: Any, batches: list[Any], room: int) -> None:
     out = console()
     out.width = max(room, sum([each.need + 2 for each in columns])) + 2
     out.print(table, soft_wrap=False, crop=False)
-    _say_left(schema.names[len(columns) :], max(room, 20))
 
 
 def _say_left(names: list[str], room: int) -> None:

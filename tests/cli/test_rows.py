@@ -70,6 +70,21 @@ def test_head_shows_the_rows_of_a_stream_that_was_torn_off(data, tmp_path):
     assert run("head", torn, "-n", 1).out.splitlines()[-1].split() == ["0", "word", "0"]
 
 
+def test_rows_are_printed_as_they_are_formatted(tmp_path):
+    """What was read before a damaged batch is there; names of columns are printed once, and wide values later on fit."""
+    parts = [columns(start, 700) for start in (0, 700, 10**15)]
+    data = bytearray(stored(tmp_path / "x.arrows", parts, SCHEMA).read_bytes())
+    whole = run("head", tmp_path / "x.arrows", "-n", 2000).out.splitlines()
+    assert [line.split() for line in whole[:2]] == [["id", "word"], ["int64", "string"]]
+    assert [line.split()[0] for line in whole[2:-1]] == [str(i) for part in parts for i in part["id"]][:2000]
+    data[-10_000:-9_000] = b"\xff" * 1000  # text of the last batch
+    (tmp_path / "x.arrows").write_bytes(data)
+    torn = run("head", tmp_path / "x.arrows", "-n", 2000)
+    assert torn.code == 1
+    assert "UTF-8" in torn.err
+    assert torn.out.splitlines() == whole[:1002]
+
+
 @pytest.mark.parametrize("name", ["a.arrow", "a.arrows"])
 def test_what_gzip_packed_is_read(data, name, tmp_path):
     packed = gzip.compress((data / name).read_bytes())
