@@ -5,7 +5,7 @@
 #   VENV=.venv          where that environment is
 #   ARGS="..."          passed on to the job (make run), plant, or pytest (make test, sanitize, coverage, bench)
 #   SIDE_BY_SIDE=2      processes that the tests are spread over (make test, sanitize), or faults (make plant); 0: all in one
-#   SECONDS=60          how long make fuzz takes; TARGET="stream file": not all targets; GUIDED=1: led by coverage
+#   SECONDS=60          how long make fuzz takes (and 2 s to start each target); TARGET="stream file": not all targets; GUIDED=1: led by coverage
 #   V=1                 show what pip and the compiler say
 
 PYTHON ?= python3
@@ -216,6 +216,7 @@ bench: $(DEV) java ## compare speed with other libraries, write README's table a
 ifneq ($(ARGS),)
 	@$(WITH_SPARK) $(PY) -m pytest $(ARGS)
 else
+	@$(PY) -c 'import torch' 2>/dev/null || { echo 'install torch'; $(PIP) install --no-build-isolation -e '.[torch]'; }
 	@rm -rf $(MEASURED) && mkdir -p $(MEASURED)
 	@for file in benchmarks/test_*.py; do $(WITH_SPARK) $(PY) -m pytest -q --benchmark-max-time=8 \
 	  --benchmark-json=$(MEASURED)/$$(basename $$file .py).json $$file; done
@@ -262,6 +263,7 @@ $(RUN): $(WHEEL) $(FLIGHTS)
 # The libraries are unpacked while the modules are compiled; then pip finds both there. (`make -n` runs what says MAKE itself.)
 AGAIN := $(MAKE)
 $(TEST): $(SOURCES) $(FLIGHTS) | $(BASE)
+	@echo 'install what the tests need, and compile $(words $(filter %.pyx,$(SOURCES))) modules: 2 to 8 minutes (V=1 shows pip)'
 	@{ $(call install_libraries,$(TEST_EXTRAS)) && $(AGAIN) $(JAR); } & $(PY) setup.py -q build_ext >/dev/null; wait $$!
 	@$(AGAIN) $(WHEEL)
 	@$(call install_wheel,$(TEST_EXTRAS))
@@ -292,7 +294,7 @@ endef
 
 $(DEV): $(COMPILED_SOURCES) $(FLIGHTS) | $(BASE)
 	@echo 'install the checkout'; rm -f $(RUN) $(TEST)
-	@$(PIP) install --no-build-isolation -e '.[$(TEST_EXTRAS),torch]' -r $(FLIGHTS)
+	@$(PIP) install --no-build-isolation -e '.[$(TEST_EXTRAS)]' -r $(FLIGHTS)
 	@touch $@
 
 $(SANITIZED): $(SOURCES) | $(BASE)
