@@ -71,7 +71,7 @@ def test_head_shows_the_rows_of_a_stream_that_was_torn_off(data, tmp_path):
 
 
 def test_rows_are_printed_as_they_are_formatted(tmp_path):
-    """What was read before a damaged batch is there; names of columns are printed once, and wide values later on fit."""
+    """What was read before a damaged batch is there; names of columns are printed once, and wide values fit."""
     parts = [columns(start, 700) for start in (0, 700, 10**15)]
     data = bytearray(stored(tmp_path / "x.arrows", parts, SCHEMA).read_bytes())
     whole = run("head", tmp_path / "x.arrows", "-n", 2000).out.splitlines()
