@@ -232,6 +232,10 @@ class Schema(Described, Hints):
         """Return the field of a name: :meth:`field` under pyarrow's name."""
         return self.field(name)
 
+    def to_string(self) -> str:
+        """Return the text that shows the fields and the metadata: that of ``repr``."""
+        return repr(self)
+
     def serialize(self) -> bytes:
         """Write the encapsulated Schema message: prefix and metadata, padded to 8 bytes, version V5.
 

@@ -177,6 +177,12 @@ def _is_number(kind: at.DataType) -> bool:
 def _copied(array: Array) -> _Values:
     kind = array.type
     is_matrix = isinstance(kind, at.FixedSizeList) and _has_dtype(kind) and not array.null_count
+    if isinstance(kind, at.Dictionary) and isinstance(kind.value_type, at.LISTS):
+        return _copied(array.dictionary_decode())
+    if isinstance(kind, (at.ListView, at.LargeListView)):
+        array = array.take(
+            range(len(array))
+        )  # without elements that no list has, whose nulls would make numbers floats
     if isinstance(kind, at.LISTS) and not is_matrix:
         return lists_of(kind, [array], lambda elements: _copied(elements[0]))
     if not _has_dtype(kind):
