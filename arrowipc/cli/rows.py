@@ -433,7 +433,8 @@ def _pages(batches: Iterator[Any]) -> Iterator[list[Any]]:
 
 def _say_table(schema: Any, batches: Iterator[Any], room: int) -> int:
     """Print rows as a table of the columns that fit into `room` characters, as it is made; return how many."""
-    most, columns, count = max(min(CELL_WIDTH, room - 3), 4), [], 0
+    columns: list[_Column] = []
+    most, count = max(min(CELL_WIDTH, room - 3), 4), 0
     for page in _pages(batches):
         if not columns:
             columns = _fitting(schema, page, room, most)
