@@ -179,10 +179,6 @@ def _copied(array: Array) -> _Values:
     is_matrix = isinstance(kind, at.FixedSizeList) and _has_dtype(kind) and not array.null_count
     if isinstance(kind, at.Dictionary) and isinstance(kind.value_type, at.LISTS):
         return _copied(array.dictionary_decode())
-    if isinstance(kind, (at.ListView, at.LargeListView)):
-        array = array.take(
-            range(len(array))
-        )  # without elements that no list has, whose nulls would make numbers floats
     if isinstance(kind, at.LISTS) and not is_matrix:
         return lists_of(kind, [array], lambda elements: _copied(elements[0]))
     if not _has_dtype(kind):
@@ -213,9 +209,16 @@ def lists_of(kind: Any, arrays: list[Array], values_of: Callable[[list[Array]], 
             first, last = starts.min(), ends.max()
             if first < 0 or last > len(array.children[0]) or (starts > ends).any():
                 array.to_pylist()  # raises, and names the row
-            used.append(array.children[0].slice(first, last - first))
-            spans.append((rows + length, starts - first + before, ends - first + before))
-            before += last - first
+            elements = array.children[0].slice(first, last - first)
+            starts, ends = starts - first, ends - first
+            sizes = ends - starts
+            if sizes.sum() < last - first:  # elements of no list, whose nulls would make numbers floats
+                places = sizes.cumsum() - sizes
+                elements = elements.take(np.repeat(starts - places, sizes) + np.arange(sizes.sum()))
+                starts, ends = places, places + sizes
+            used.append(elements)
+            spans.append((rows + length, starts + before, ends + before))
+            before += len(elements)
         length += len(array)
     cells = np.full(length, None)
     values = np.asarray(values_of(used)) if used else None
