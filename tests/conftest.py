@@ -5,9 +5,11 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable
+from itertools import compress
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
+from zlib import crc32
 
 import pytest
 from helpers import golden
@@ -58,8 +60,17 @@ ALONE_NAMES = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", metavar="K/N", help="run part K, from 0 on, of N: each file of tests is in one of them")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort by folder; the order within a file stays. Mark what cannot run in several threads, where that is wanted."""
+    if wanted := config.getoption("part"):
+        part, parts = map(int, wanted.split("/"))
+        chosen = [crc32(item.path.relative_to(TESTS).as_posix().encode()) % parts == part for item in items]
+        config.hook.pytest_deselected(items=[item for item, keep in zip(items, chosen, strict=True) if not keep])
+        items[:] = compress(items, chosen)
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
     if config.getoption("parallel_threads", 1) in (1, "1"):
         return
