@@ -178,7 +178,8 @@ class ChunkedArray(Column):
         """Return elements in any order and number, as one chunk; see :meth:`Array.take`."""
         from arrowipc.values.row_reader import take_across
 
-        return self._of(self.field, [batch.column(0) for batch in take_across(self._batches(), indices)])
+        taken = take_across(self.chunks, indices, lambda chunks: batches_of(self.field, chunks))
+        return self._of(self.field, [batch.column(0) for batch in taken])
 
     def combine(self) -> Array:
         """Return one array of all elements; several chunks are copied into one."""

@@ -402,26 +402,31 @@ cdef class RowReader:
         return out
 
 
-def take_across(list batches, indices):
-    """Rows of batches of one schema that are counted through; a list of one batch, or of none."""
+def take_across(list pieces, indices, as_batches=None):
+    """Rows of batches of one schema that are counted through; a list of one batch, or of none.
+
+    `as_batches` makes batches of a list of pieces if they are no batches: only those that have a row are made.
+    """
     cdef Source index
     cdef Memory numbers, positions
-    if len(batches) == 1:
-        return [take_indices(batches[0], indices)]
+    if as_batches is None:
+        as_batches = list
+    if len(pieces) == 1:
+        return [take_indices(as_batches(pieces)[0], indices)]
     indices, positions = without_nulls(indices)
     index = int64_source(indices, "take")
-    if not batches:
+    if not pieces:
         numbers = Memory(index.size)
         number_rows(<int64_t*> numbers.data, index, 0, True, IndexError, "take")
         return []
-    taken = None
-    if index.size // 8 >= sum(map(len, batches)) // 4:
+    taken, lengths = None, list(map(len, pieces))
+    if index.size // 8 >= sum(lengths) // 4:
         # To look up each row's batch takes longer than to copy all of them.
         try:
-            taken = take_indices(concat_batches(batches), indices)
+            taken = take_indices(concat_batches(as_batches(pieces)), indices)
         except ArrowIpcError:
             pass    # more than one batch can hold, or broken in rows that are not asked for
     if taken is None:
-        reader = RowReader([len(batch) for batch in batches], batches.__getitem__, cache_bytes=INT64_MAX)
+        reader = RowReader(lengths, lambda i: as_batches([pieces[i]])[0], cache_bytes=INT64_MAX)
         taken = reader.take(indices)
     return [taken if positions is None else with_nulls(taken, positions)]
