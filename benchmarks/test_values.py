@@ -102,6 +102,41 @@ def test_take(shape: str, count: int, chunks: int) -> Runs:
     return {"pyarrow": lambda: theirs.take(indices).num_rows, "arrowipc": lambda: ours.take(indices).num_rows}
 
 
+CASTS = (
+    "small ints int32",
+    "small ints float64",
+    "float64 float32",
+    "small ints with nulls float64",
+    "timestamp timestamp[s]",
+)
+
+
+@question("{what}: a column", "pyarrow, arrowipc", unit="value", per=COUNT)
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        *(("cast", each) for each in CASTS),
+        ("sort_by", "int64"),
+        ("sort_by", "short text"),
+        ("value_counts", "small ints"),
+    ],
+)
+def test_computed(what: str, kind: str) -> Runs:
+    kind, _, target = kind.rpartition(" ") if what == "cast" else (kind, "", "")
+    theirs = column(kind.replace("timestamp", "small ints"), COUNT)
+    if kind == "timestamp":
+        theirs = pc.multiply(theirs, 10**6).cast(pa.timestamp("us"))
+    rows, to = pa.record_batch([theirs], ["x"]), {"timestamp[s]": pa.timestamp("s")}.get(target, target)
+    ours, our_rows = arrowipc.Array.from_arrow(theirs), arrowipc.RecordBatch.from_arrow(rows)
+    our_type = arrowipc.types.timestamp("s") if target == "timestamp[s]" else to
+    runs: dict[str, tuple[Any, Any]] = {
+        "cast": (lambda: len(theirs.cast(to)), lambda: len(ours.cast(our_type))),
+        "sort_by": (lambda: rows.sort_by("x").num_rows, lambda: our_rows.sort_by("x").num_rows),
+        "value_counts": (lambda: len(theirs.value_counts()), lambda: len(ours.value_counts())),
+    }
+    return dict(zip(("pyarrow", "arrowipc"), runs[what], strict=True))
+
+
 #: What is done with a column, or ten of a shape, and with which.
 PIECES = ("int64", "bool", "short text", "list of ints", *data.SHAPES)
 WHOLE = {

@@ -72,10 +72,12 @@ def _ranks(column: Column, descending: bool) -> npt.NDArray[Any]:
 
 def value_counts(column: Column) -> Array:
     """See :meth:`Array.value_counts`."""
-    distinct, array = column.unique(), column.dictionary_decode()._whole()
+    array = column.dictionary_decode()._whole()
     kind = at.Dictionary(at.Int(32, True), array.type)
     indices, valid = indices_of(encoded := array.cast(kind), kind)
-    counts = np.bincount(indices if valid is None else indices[valid], minlength=len(encoded.dictionary or ()))
+    words = encoded.dictionary or array.slice(0, 0)
+    counts = np.bincount(indices if valid is None else indices[valid], minlength=len(words))
+    distinct = words if valid is None and not array.field.extension_name else column.unique()
     if valid is not None:
         null = distinct.is_null().to_pylist().index(True)
         counts = np.insert(counts, null, np.count_nonzero(~valid))

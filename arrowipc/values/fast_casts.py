@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from arrowipc import datatypes as at
@@ -24,17 +22,18 @@ def numbers(array: Array, target: at.Int | at.FloatingPoint) -> Array | None:
     assert dtype is not None
     if valid is not None:
         values = np.where(valid, values, values.dtype.type(0))  # under nulls may be anything
-    # Python compares integers with floats exactly.
-    low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
     with np.errstate(over="ignore", invalid="ignore"):
         converted = values.astype(dtype)
-    if dtype.kind == "f" and values.dtype.kind == "f":
-        fits = not (np.isinf(converted) & ~np.isinf(values)).any()
-    elif dtype.kind == "f":  # larger integers may have more digits than it
-        fits = max(-low, high) <= 1 << np.finfo(dtype).nmant + 1
+    if values.dtype.kind == "f" and dtype.kind == "f":
+        fits = bool(np.isfinite(converted).all() or (np.isinf(converted) == np.isinf(values)).all())
     else:
-        fits = np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max  # false of NaN, too
-        fits = fits and (values.dtype.kind != "f" or bool((values == np.trunc(values)).all()))
+        # Python compares integers with floats exactly.
+        low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
+        if dtype.kind == "f":  # larger integers may have more digits than it
+            fits = max(-low, high) <= 1 << np.finfo(dtype).nmant + 1
+        else:
+            fits = np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max  # false of NaN, too
+            fits = fits and (values.dtype.kind != "f" or bool((values == np.trunc(values)).all()))
     if not fits:
         return None
     return _array_of(target, converted, valid)
@@ -43,19 +42,24 @@ def numbers(array: Array, target: at.Int | at.FloatingPoint) -> Array | None:
 def times(integers: Array, target: Any, old: int, new: int) -> Array | None:
     """Counts of units of `old` ns as those of `new` ns; None where some are not whole, or do not fit."""
     values, valid = split(integers)
-    values = values.astype(np.int64) if valid is None else np.where(valid, values, np.int64(0))
-    step = _DAY if isinstance(target, at.Date) else new
-    common, whole = math.gcd(old, new), step // math.gcd(old, step)
+    values = values.astype(np.int64, copy=False) if valid is None else np.where(valid, values, np.int64(0))
     low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
     smallest, largest = low * old // new, high * old // new
     dtype = np.dtype("<i4") if target == at.Date("day") or getattr(target, "bit_width", 64) == 32 else np.dtype("<i8")
     in_day = not isinstance(target, at.Time) or (smallest >= 0 and largest * new < _DAY)
-    # The product, before it is divided, has to fit, too.
-    fits = max(-low, high) * (old // common) <= np.iinfo(np.int64).max
+    scale, step = max(old // new, 1), _DAY if isinstance(target, at.Date) else new
+    # The product has to fit, too.
+    fits = max(-low, high) * scale <= np.iinfo(np.int64).max
     fits = fits and in_day and np.iinfo(dtype).min <= smallest and largest <= np.iinfo(dtype).max
-    if not fits or (values % whole).any():
+    if not fits or not _are_multiples(values, max(step // old, 1)):
         return None
-    return _array_of(target, (values * (old // common) // (new // common)).astype(dtype), valid)
+    counts = values * scale if old > new else values // (new // old)
+    return _array_of(target, counts.astype(dtype, copy=False), valid)
+
+
+def _are_multiples(values: Any, size: int) -> bool:
+    """Whether integers are multiples of one; NumPy divides much faster than it finds remainders."""
+    return size == 1 or bool((values // size * size == values).all())
 
 
 def _array_of(target: Any, values: Any, valid: Any) -> Array:
