@@ -1,6 +1,8 @@
 """Payloads in the JVM: results that last until the function's next call, wherever Spark calls it and keeps them."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +227,22 @@ def test_big_cells_and_many_cells_take_the_memory_of_one(spark: SparkSession) ->
     before = peak()
     assert tuple(query.first()) == (30_000_000, 60 * sum(range(500_000)))
     assert peak() - before < 400
+
+
+def test_the_functions_of_a_task_share_its_memory(spark: SparkSession, payloads: DataFrame) -> None:
+    """While a task runs that calls two, there is one."""
+    java: Any = spark._jvm
+    memories = getattr(getattr(java.org.arrowipc.spark.payloads, "FromArrow$"), "MODULE$").memories
+    slow = F.udf(lambda number: time.sleep(0.3) or number, "int")
+    counts = payloads.select(*[slow(F.size(F.expr(f"{FUNCTION}({name})"))) for name in ("p", "q")])
+    seen = {0}
+    with ThreadPoolExecutor(1) as pool:
+        query = pool.submit(counts.collect)
+        while not query.done():
+            seen.add(memories().size())
+            time.sleep(0.05)
+    assert [tuple(row) for row in query.result()] == [(3, 5), (None, 3), (2, 0)]
+    assert seen == {0, 1}
 
 
 def test_the_memory_of_a_task_is_given_back(spark: SparkSession, payloads: DataFrame) -> None:

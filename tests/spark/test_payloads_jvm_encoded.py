@@ -112,6 +112,16 @@ def test_payloads_of_the_jvm_are_those_of_python(spark: SparkSession) -> None:
         check(frame.coalesce(1), CODECS[case % 3])
 
 
+def test_no_payload_shows_values_of_the_one_before_it(spark: SparkSession) -> None:
+    """All are written into the same memory."""
+    secret = 0x5A5A5A5A5A5A5A5A
+    cells = [([(secret, "text")] * 70,), ([(None, "a"), (None, None)],)]
+    frame = spark.createDataFrame(cells, "rows array<struct<number: bigint, word: string>>").coalesce(1)
+    _, (payload,) = frame.select(to_arrow("rows", engine="jvm")).collect()
+    assert batch_of(payload).to_pydict() == {"number": [None, None], "word": ["a", None]}
+    assert b"Z" not in payload
+
+
 @pytest.mark.parametrize("compression", CODECS)
 def test_every_type_of_spark(spark: SparkSession, conf: Any, compression: Any) -> None:
     conf("spark.sql.timeType.enabled", "true")
