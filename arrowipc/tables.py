@@ -156,6 +156,8 @@ class ChunkedArray(Column):
         if isinstance(i, slice):
             start, stop, step = i.indices(len(self))
             return self.slice(start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
+        if isinstance(i, str):
+            return self._each(lambda array: array.member(i))
         if not is_integer(i):
             return self.filter(i) if is_mask(i) else self.take(i)
         position = integer_of("index", i)
@@ -692,8 +694,8 @@ def record_batch(
     Parameters
     ----------
     data : mapping, sequence, ``pandas.DataFrame``, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-        A sequence holds the columns in the order of `names` or of the `schema`; of others a schema takes those of its
-        names.
+        A sequence holds the columns in the order of `names` or of the `schema`, or rows as dicts; of others a schema
+        takes those of its names.
     names : sequence of str, optional
     schema : Schema, optional
     metadata : mapping or pairs of str or bytes, optional
@@ -711,6 +713,8 @@ def record_batch(
     True
     """
     if isinstance(data, (list, tuple)):
+        if data and names is None and all(isinstance(each, Mapping) for each in data):
+            return RecordBatch.from_pylist(data, schema, metadata)
         return RecordBatch.from_arrays(data, names, schema, metadata)
     if isinstance(data, Mapping):
         return RecordBatch.from_pydict(data, schema, metadata)

@@ -380,7 +380,9 @@ def write(
     append: bool = False,
     **keywords: Unpack[WriteKeywords],
 ) -> None:
-    """Write data as an Arrow IPC file; `new_file` says what the other parameters are, and its errors are raised.
+    """Write data as an Arrow IPC file, or as a stream where a path ends with ".arrows".
+
+    `new_file` and `new_stream` say what the other parameters are, and their errors are raised.
 
     Parameters
     ----------
@@ -403,7 +405,16 @@ def write(
     """
     if isinstance(data, (str, os.PathLike)):
         raise UsageError(f"write: the data come first and the path second: write(data, path); found {described(data)}")
-    with new_file(sink, schema, metadata=metadata, append=append, **keywords) as writer:
+    is_stream = isinstance(sink, (str, os.PathLike)) and os.fsdecode(sink).endswith(".arrows")
+    if not is_stream:
+        with new_file(sink, schema, metadata=metadata, append=append, **keywords) as writer:
+            writer.write(data)
+        return
+    if metadata is not None:
+        raise UsageError(
+            "write: a stream has no footer for metadata; give them to the schema, or write a file: .arrow"
+        )
+    with new_stream(sink, schema, append=append, **keywords) as writer:
         writer.write(data)
 
 

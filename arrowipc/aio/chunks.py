@@ -53,8 +53,8 @@ class Incoming:
         if not hasattr(source, "__aiter__"):
             raise UsageError(
                 "expected an asyncio.StreamReader, an async iterator of bytes or an anyio stream, found "
-                f"{described(source)}: arrowipc.open_stream() reads paths, bytes and blocking sources, "
-                "arrowipc.aio.open_file() remote files"
+                f"{described(source)}: arrowipc.open_stream() reads paths, bytes and blocking sources (in a thread: "
+                "await asyncio.to_thread(arrowipc.open_stream, path)), arrowipc.aio.open_file() remote files"
             )
         self._iterator = iterator = source.__aiter__()
         return lambda _: iterator.__anext__()

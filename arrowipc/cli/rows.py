@@ -339,6 +339,8 @@ def _show(
     total: Callable[[], int | None] = lambda: None,
 ) -> None:
     """Write rows to `output`, or print them, one by one or as a table, and how many of `total` are left."""
+    if kind is not None and output is None:
+        raise click.UsageError("--to is the format of a file: give -o FILE, too; --json prints rows as lines")
     if output is not None:
         kind = checked_output(output, kind, force, [file])
         named = named_batches(file, ((None, batch) for batch in batches))

@@ -24,7 +24,7 @@ from arrowipc.inline.plan cimport (
 from arrowipc.inline.threads cimport in_order
 from arrowipc.metadata.schema_reader cimport plan_field
 
-from arrowipc.arguments import Hints, check_flag, equals_foreign, integer_of
+from arrowipc.arguments import Hints, check_flag, described, equals_foreign, integer_of
 from arrowipc.columns.column import LISTS, Nested
 from arrowipc.errors import FormatError, UsageError
 
@@ -265,6 +265,8 @@ cdef class Array(Compiled, Nested):
             if step != 1:
                 return self.take(range(start, stop, step))
             return make_array(self.columns, self.index, self.offset + start, max(stop - start, 0))
+        if isinstance(i, str):
+            return self.member(i)
         if not is_integer(i):
             return self.filter(i) if is_mask(i) else self.take(i)
         position = integer_of("index", i)
@@ -595,6 +597,9 @@ def is_mask(items):
 
 def mask_of(items):
     """A mask as an array."""
+    if isinstance(items, str) or callable(items):
+        raise UsageError("filter: expected a mask, conditions such as [('x', '>', 3)], or an expression of pyarrow or "
+                         f"polars, found {described(items)}")
     if isinstance(items, Array) or is_foreign(items):
         return as_array(items)
     from arrowipc.types import bool_

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from arrowipc.arguments import Hints, check_flag
-from arrowipc.errors import LimitError, UnsupportedError, UsageError
+from arrowipc.errors import LimitError, NotFoundError, UnsupportedError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -232,6 +232,14 @@ class Nested(Column):
         """The indices of a dictionary-encoded array into :attr:`dictionary`; no copy."""
         self._expect("indices", ("Dictionary",))
         return self._stored(self.type.index_type, self.buffers(), len(self))  # type: ignore[no-any-return]
+
+    def member(self: Any, name: str) -> Array:
+        """Return a member of structs by its name, null where the struct is; ``array[name]`` does the same."""
+        self._expect("member()", ("Struct",))
+        position = [field.name for field in self.type.fields]
+        if position.count(name) != 1:
+            raise NotFoundError(f"{position.count(name)} members are called {name!r}; there are {position[:50]}")
+        return self.flatten()[position.index(name)]  # type: ignore[no-any-return]
 
     def value_lengths(self: Any) -> Array:
         """Return the number of elements of each list; null where the list is."""

@@ -58,7 +58,7 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
 
         stream = batches_from(data)
         return stream.schema, stream
-    if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping) and not _are_columns(data[0]):
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], Mapping) and _are_rows(data, schema):
         from arrowipc.values.from_python import build_rows
 
         batch = build_rows(data, schema)
@@ -81,9 +81,37 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
     )
 
 
-def _are_columns(mapping: Mapping[Any, Any]) -> bool:
-    """Whether a dict holds columns; one of a row has a value that is no sequence, such as a number or text."""
-    return all(hasattr(type(each), "__len__") and not isinstance(each, (str, bytes, dict)) for each in mapping.values())
+def _are_rows(items: Iterable[Any], schema: Schema | None) -> bool:
+    """Whether dicts in a list are rows, and not batches: dicts of columns.
+
+    Those of rows have a value that is no sequence, or values of several lengths; or lists where a schema wants lists,
+    which are no lists of lists.
+    """
+    lists = _list_columns(schema)
+    for item in items:
+        if not isinstance(item, Mapping):
+            return False
+        values = list(item.values())
+        if not all(map(_is_sequence, values)) or len(set(map(len, values))) > 1:
+            return True
+        for name in lists or ():
+            first = next((each for each in item.get(name, ()) if each is not None), None)
+            if first is not None:
+                return not _is_sequence(first)
+    return lists is not None and schema is not None and len(lists) == len(schema)
+
+
+def _list_columns(schema: Schema | None) -> list[str] | None:
+    """The columns of lists; None without a schema."""
+    if schema is None:
+        return None
+    from arrowipc.datatypes import LISTS
+
+    return [field.name for field in schema if isinstance(field.type, LISTS)]
+
+
+def _is_sequence(value: Any) -> bool:
+    return hasattr(type(value), "__len__") and not isinstance(value, (str, bytes, dict))
 
 
 def _chained(items: Iterable[Any], schema: Schema | None) -> Iterator[RecordBatch]:

@@ -88,6 +88,8 @@ def keys_of(kind: at.DataType, literal: Any) -> Keys:
         exact = Fraction(nanoseconds_of(kind, literal), NANOSECONDS[kind.unit])
         return math.floor(exact), math.ceil(exact)
     value = _plain(literal)
+    if isinstance(kind, at.Decimal) and isinstance(value, float) and math.isfinite(value):
+        value = Decimal(repr(value))  # 1.1 means 1.1, and not the nearest binary fraction
     if isinstance(kind, WORDS):
         text = isinstance(kind, at.TEXT)
         if type(value).__name__ == "UUID" and isinstance(kind, at.FixedSizeBinary):

@@ -78,7 +78,7 @@ class RowStream(Samples):
     >>> ipc.write([{"x": [0, 1, 2]}, {"x": [3, 4]}], path)
     >>> rows = ipc.RowStream(path, batch_size=2, format="numpy")
     >>> next(iter(rows))["x"].tolist(), rows.state_dict()
-    ([0, 1], {'epoch': 0, 'rows': 2, 'share': (0, 1)})
+    ([0, 1], {'epoch': 0, 'rows': 2, 'share': (0, 1), 'shuffle': 0, 'seed': 0})
     >>> again = ipc.RowStream(path, batch_size=2, format="numpy")
     >>> again.load_state_dict(rows.state_dict())
     >>> [batch["x"].tolist() for batch in again], again.epoch
@@ -132,13 +132,22 @@ class RowStream(Samples):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what another object needs to go on behind the last batch or sample: numbers, which JSON holds."""
-        return {"epoch": self.epoch, "rows": self._done, "share": self._share}
+        return {
+            "epoch": self.epoch,
+            "rows": self._done,
+            "share": self._share,
+            "shuffle": self._shuffle,
+            "seed": self._seed,
+        }
 
     def load_state_dict(self, state: Any) -> None:
         """Let the next pass go on where one with the same source and options was when its state was taken."""
         share = state.get("share", 0) if isinstance(state, dict) else 0
         if not (share is None or (isinstance(share, list | tuple) and len(share) == 2)):
             raise UsageError(f"a state is what state_dict() returned, found {described(state)}")
+        for name, own in (("shuffle", self._shuffle), ("seed", self._seed)):
+            if state.get(name, own) != own:
+                raise UsageError(f"the state is of a pass with {name}={state[name]!r}, and this one has {name}={own}")
         epoch = check_integer("epoch", state.get("epoch", -1), 0, 2**63 - 1)
         rows = check_integer("rows", state.get("rows", -1), 0, 2**63 - 1)
         self.epoch, self._done, self._resume = epoch, rows, rows
@@ -193,6 +202,8 @@ class RowStream(Samples):
                     yield from self._mixed(window, rows, [number, *share], skipped)
                 skipped = max(skipped - rows, 0)
                 number, rows, window = number + 1, 0, []
+        if skipped:
+            raise UsageError(f"the state is {skipped:,} rows behind the end of this source: it is of another one")
 
     def _mixed(self, window: list[Piece], rows: int, place: list[int], skipped: int) -> Iterator[RecordBatch]:
         """The rows of some record batches, mixed with each other, without those in front."""

@@ -69,6 +69,21 @@ class SparseTensor(Initialized):
     """
 
     __slots__ = ("__weakref__", "_canonical", "_data", "_dim_names", "_index", "_shape", "_type")
+
+    @classmethod
+    def _instead(cls) -> dict[str, str]:
+        """Names of pyarrow, NumPy and SciPy for what these tensors have."""
+        dense = dict.fromkeys(("to_numpy", "toarray", "todense"), "to_dense()")
+        made = dict.fromkeys(
+            ("from_numpy", "from_dense_numpy", "from_tensor"), "from_dense(array), or from_scipy(matrix)"
+        )
+        others = {
+            "nnz": "non_zero_length",
+            "dim_name": "dim_names[i]",
+            "to_tensor": "Tensor.from_numpy(sparse.to_dense())",
+        }
+        return {**super()._instead(), **dense, **made, **others}
+
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     #: The layout's short name, a key of `TABLE`.

@@ -820,6 +820,8 @@ cdef class Converter:
         if (found == MISFIT and PyBool_Check(value) and field.type == Type_Int and field.width == 1
                 and plan_field(self.plan, f).extension_name == "arrow.bool8"):
             found = store_value(field, False, int(value), out, &reason)
+        if found == MISFIT and field.type == Type_Int and PyFloat_Check(value) and value.is_integer():
+            found = store_value(field, False, int(value), out, &reason)
         if found == MISFIT:
             self.refuse(f, at, describe_kind(field), value, None if reason == NULL else reason.decode())
         return found

@@ -156,6 +156,8 @@ def test_a_sample_says_how_to_get_it_again(data):
         (["head", "a.arrow", "--where", "id"], "examples: 'x >= 3'"),
         (["head", "a.arrow", "--where", "nothing > 3"], "no column 'nothing'; there are id, word"),
         (["head", "a.arrow", "--where", "id > word"], "'id' is of type int64"),
+        (["head", "a.arrow", "--where", "id > 3 and id < 5"], "give --where for each of several conditions"),
+        (["head", "a.arrow", "--to", "csv"], "give -o FILE, too"),
     ],
     ids=lambda value: " ".join(value[2:]) if isinstance(value, list) else "",
 )

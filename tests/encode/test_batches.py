@@ -45,3 +45,33 @@ def test_copy_takes_readers_of_other_libraries():
     with ipc.new_stream(sink) as writer:
         assert ipc.copy(TABLE.to_reader(), writer) == 0
     assert pa.ipc.open_stream(bytes(sink)).read_all().equals(TABLE)
+
+
+LISTS = ipc.schema({"a": ipc.types.list_("int64")})
+
+
+@pytest.mark.parametrize(
+    ("items", "schema", "expected"),
+    [
+        ([{"a": [1, 2]}, {"a": [3]}], LISTS, [{"a": [1, 2]}, {"a": [3]}]),
+        ([{"a": [[1], [2]]}, {"a": [[3]]}], LISTS, [{"a": [1]}, {"a": [2]}, {"a": [3]}]),
+        ([{"a": []}, {"a": []}], LISTS, [{"a": []}, {"a": []}]),
+        ([{"a": [None]}, {"a": [None, None]}], LISTS, [{"a": [None]}, {"a": [None, None]}]),
+        ([{"a": [1]}, {"a": None}], None, [{"a": [1]}, {"a": None}]),
+        ([{"a": [1, 2], "b": ["x"]}], None, [{"a": [1, 2], "b": ["x"]}]),
+        ([{"a": [1, 2]}, {"a": [3]}], None, [{"a": 1}, {"a": 2}, {"a": 3}]),  # could be either
+        (iter([{"a": [1, 2]}, {"a": [3]}]), None, [{"a": 1}, {"a": 2}, {"a": 3}]),
+    ],
+)
+def test_dicts_in_a_list_are_rows_where_they_cannot_be_batches(items, schema, expected):
+    ipc.write(items, sink := bytearray(), schema)
+    assert ipc.read(sink).to_pylist() == expected
+
+
+def test_a_path_says_whether_it_is_a_stream(tmp_path):
+    for name, kind in (("x.arrows", "RecordBatchStreamReader"), ("x.arrow", "RecordBatchFileReader")):
+        ipc.write(TABLE, tmp_path / name)
+        assert type(ipc.open(tmp_path / name)).__name__ == kind
+    with pytest.raises(ipc.UsageError, match="a stream has no footer for metadata"):
+        ipc.write(TABLE, tmp_path / "y.arrows", metadata={"k": "v"})
+    assert not (tmp_path / "y.arrows").exists()

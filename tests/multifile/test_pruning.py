@@ -250,6 +250,21 @@ def test_a_path_that_means_two_columns():
         Pruner(("a.b", ">", 1), schema)
 
 
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        (("d", "==", 1.1), ["1.10"]),
+        (("d", "<", 1.1), []),
+        (("d", ">", 1.1), ["1.20"]),
+        (("d", "in", [1.2, 7.0]), ["1.20"]),
+    ],
+)
+def test_a_float_beside_decimals_means_what_it_shows(condition, found):
+    """1.1 is no binary fraction; pyarrow and polars compare it as a decimal, too."""
+    table = ipc.table({"d": [Decimal("1.10"), Decimal("1.20")]})
+    assert [str(each) for each in table.filter([condition])["d"]] == found
+
+
 def test_decimals_of_a_scale_that_nobody_can_spell():
     for scale in (2**31 - 1, -(2**31), 1000, -1000):
         schema = ipc.Schema([field("x", decimal256(76, scale))])

@@ -296,7 +296,22 @@ def test_loaders_of_torch_share_a_pass_out(tmp_path: Path) -> None:
         rows = passes(path, batch_size=4, format="numpy", shuffle=3).to_torch()
         loader = data.DataLoader(rows, batch_size=None, num_workers=workers)
         assert sorted(itertools.chain(*values(loader))) == list(range(12))
-    assert rows.state_dict().keys() == {"epoch", "rows", "share"}
+    assert rows.state_dict().keys() == {"epoch", "rows", "share", "shuffle", "seed"}
+
+
+def test_a_state_of_another_pass_is_refused(tmp_path):
+    """It named rows that this one has seen, or has not."""
+    ipc.write([{"x": [2 * i, 2 * i + 1]} for i in range(20)], path := tmp_path / "x.arrow")
+    first = ipc.RowStream(path, shuffle=10, seed=1, batch_size=6)
+    next(iter(first))
+    state = first.state_dict()
+    for options in ({"shuffle": 10, "seed": 2}, {"shuffle": 4, "seed": 1}):
+        with pytest.raises(ipc.UsageError, match="the state is of a pass with"):
+            ipc.RowStream(path, batch_size=6, **options).load_state_dict(state)
+    again = ipc.RowStream(path, shuffle=10, seed=1, batch_size=6)
+    again.load_state_dict({**state, "rows": 1200})
+    with pytest.raises(ipc.UsageError, match="1,160 rows behind the end"):
+        list(again)
 
 
 @pytest.mark.parametrize(

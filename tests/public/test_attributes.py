@@ -209,6 +209,32 @@ def test_arrays_columns_and_distinct_values_keep_an_extension_type():
         ipc.array([True], "int8")
 
 
+def test_members_of_structs_have_their_names():
+    structs = ipc.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}])
+    for column in (structs, ipc.chunked_array([structs[:1], structs[1:]])):
+        assert column["x"].to_pylist() == [1, None, None]
+        assert column["y"].to_pylist() == ["a", None, "b"]
+        with pytest.raises(KeyError, match="0 members are called 'z'; there are"):
+            column["z"]
+    with pytest.raises(ipc.UsageError, match="an Array of int64 has no member"):
+        ipc.array([1])["x"]
+
+
+def test_rows_and_whole_floats_are_taken_where_they_can_be():
+    assert ipc.table([{"a": 1}, {}]).to_pylist() == [{"a": 1}, {"a": None}]
+    assert ipc.array([1.0, None], "int8").to_pylist() == [1, None]
+    for wrong in (1.5, 128.0, math.nan, math.inf):
+        with pytest.raises(ipc.UsageError, match="row 0: expected an integer from -128 to 127, found float"):
+            ipc.array([wrong], "int8")
+    for mask in ("x > 3", lambda row: True):
+        with pytest.raises(ipc.UsageError, match="filter: expected a mask, conditions such as"):
+            TABLE.filter(mask)
+    sparse = ipc.SparseCOOTensor.from_dense([[0, 1]])
+    for name, instead in (("to_tensor", "to_dense"), ("nnz", "non_zero_length"), ("toarray", "to_dense")):
+        with pytest.raises(AttributeError, match=instead):
+            getattr(sparse, name)
+
+
 def test_what_arrays_cannot_hold_is_said_of_arrays():
     for values, words in (
         ([pd.NA, 1], "from_pandas=True"),

@@ -596,7 +596,7 @@ INNER = t.struct([("b", t.int8())])
 WRONG = [
     (t.int8(), [1, 128], r"row 1: expected an integer from -128 to 127, found int 128"),
     (t.uint64(), [2**64], "row 0: expected an integer from 0 to 18446744073709551615"),
-    (t.int64(), [1.0], "expected an integer .*, found float 1.0"),
+    (t.int64(), [1.5], "expected an integer .*, found float 1.5"),
     (t.int64(), [True], "expected an integer .*, found bool True"),
     (t.float64(), [0.5, "x"], "row 1: expected a float, found str 'x'"),
     (t.float64(), [2**53 + 1], r"expected a float, .*digits would be lost"),
