@@ -411,9 +411,7 @@ def write(
             writer.write(data)
         return
     if metadata is not None:
-        raise UsageError(
-            "write: a stream has no footer for metadata; give them to the schema, or write a file: .arrow"
-        )
+        raise UsageError("write: a stream has no footer for metadata; give them to the schema, or write a file: .arrow")
     with new_stream(sink, schema, append=append, **keywords) as writer:
         writer.write(data)
 

@@ -527,6 +527,20 @@ class Twins(Ways):
     def defaults_without_a_setting(self) -> Any:
         return self.ran("CREATE TABLE unset (a INT DEFAULT 7) USING FORMAT")
 
+    # Payloads: rows that were encoded and decoded where they are, and rows that were not.
+
+    def payloads(self) -> Any:
+        rows = self.numbers(60, 3)
+        if self.format == "arrowipc":
+            self.spark.conf.set("spark.sql.catalog.arrowipc", "org.arrowipc.spark.payloads.ArrowIpcCatalog")
+            rows.createOrReplaceTempView("numbers")
+            grouped = "arrowipc.`compression=zstd`.to_arrow(collect_list(struct(id, v, s)))"
+            cells = f"SELECT k, {grouped} AS cell FROM numbers GROUP BY k"
+            decoded = "inline(arrowipc.`id bigint, v bigint, s string`.from_arrow(cell))"
+            rows = self.spark.sql(f"SELECT k, {decoded} FROM ({cells})").select("id", "v", "k", "s")
+        again = rows.groupBy("k").sum("v")
+        return self.rows(rows), self.rows(again), rows.dtypes
+
     # Streams.
 
     def streams(self) -> Any:

@@ -24,12 +24,12 @@ OLD = "pyspark==4.0.1"
 #: What is asked of executors in processes of their own.
 SPREAD = (
     *("partitions_and_pruning", "metadata_of_files", "schemas_merged", "splits", "overwriting_partitions"),
-    *("inserted", "buckets", "streams", "corrupt_files", "types", "user_defined_types"),
+    *("inserted", "buckets", "streams", "corrupt_files", "types", "user_defined_types", "payloads"),
 )
 #: For every change: twins that send objects, splits and commits to executors, and those that say most over Connect, ...
 FAR = (
     *("partitions_and_pruning", "metadata_of_files", "splits", "streams", "corrupt_files"),
-    *("columns_by_name", "overwriting_partitions", "inserted", "tables_altered"),
+    *("columns_by_name", "overwriting_partitions", "inserted", "tables_altered", "payloads"),
 )
 #: ... and all others in a local session, which is the quickest.
 NEAR = [name for name in TWINS if name not in FAR]
