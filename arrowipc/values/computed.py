@@ -79,10 +79,16 @@ def value_counts(column: Column) -> Array:
     counts = np.bincount(indices if valid is None else indices[valid], minlength=len(words))
     distinct = words if valid is None and not array.field.extension_name else column.unique()
     if valid is not None:
-        null = distinct.is_null().to_pylist().index(True)
+        null = _place_of_null(distinct)
         counts = np.insert(counts, null, np.count_nonzero(~valid))
     made: Array = build_arrays([distinct, counts.astype(np.int64)], ["values", "counts"]).to_struct_array()
     return made
+
+
+def _place_of_null(distinct: Array) -> int:
+    """Where the null is: in the bitmap, or, of run-end encoded values and unions, below."""
+    nulls = distinct.is_null().to_pylist()
+    return nulls.index(True) if True in nulls else distinct.to_pylist(extensions=False).index(None)
 
 
 def index(column: Column, value: Any, start: int | None, end: int | None) -> int:

@@ -103,7 +103,7 @@ def _column(pd: Any, field: at.Field, arrays: list[Array], options: dict[str, An
     with _named(f"{named_column(field.name)} ({kind})"):
         if options:
             pa = library("pyarrow")
-            column = pa.chunked_array([pa.array(array) for array in arrays], pa.field(field).type)
+            column = pa.chunked_array([pa.array(_with_zeros(array)) for array in arrays], pa.field(field).type)
             series = pa.table([column], [field.name]).to_pandas(**options).iloc[:, 0]
             if str(series.dtype) != BY_DEFAULT.get(type(kind)):
                 values = series.array
@@ -151,7 +151,13 @@ def _decoded(pd: Any, kind: at.DataType, arrays: list[Array], inside: bool = Fal
     if dtype.storage == "python" or not arrays or len(plain) < len(arrays):
         return pd.array(_objects(pd, kind, arrays), dtype)
     pa = library("pyarrow")
-    return dtype.__from_arrow__(pa.chunked_array([pa.array(array) for array in arrays]))
+    return dtype.__from_arrow__(pa.chunked_array([pa.array(_with_zeros(array)) for array in arrays]))
+
+
+def _with_zeros(array: Array) -> Array:
+    """An array that pyarrow may cast: 26.0.1 looks at views under nulls, too, and crashes where they hold anything."""
+    is_view = isinstance(array.type, at.Utf8View | at.BinaryView)
+    return array.take(range(len(array))) if is_view and array.null_count else array
 
 
 def _numbers(pd: Any, kind: at.DataType, arrays: list[Array]) -> Any:
@@ -204,7 +210,9 @@ def _as_noted(pd: Any, values: Any, noted: str, arrays: list[Array]) -> Any:
         return values
     if isinstance(dtype, pd.ArrowDtype):
         pa = library("pyarrow")
-        return dtype.__from_arrow__(pa.chunked_array([pa.array(array) for array in arrays], dtype.pyarrow_dtype))
+        return dtype.__from_arrow__(
+            pa.chunked_array([pa.array(_with_zeros(array)) for array in arrays], dtype.pyarrow_dtype)
+        )
     if isinstance(dtype, pd.PeriodDtype):
         ordinals = pd.array(values, "Int64").to_numpy(np.int64, na_value=np.iinfo(np.int64).min)
         return pd.arrays.PeriodArray(ordinals, dtype=dtype)

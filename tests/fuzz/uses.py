@@ -38,6 +38,9 @@ def batch(found: Any, level: str, chance: random.Random) -> None:
         lambda: ipc.Table.from_batches([small, small]).combine().to_pydict(),
         lambda: compute_statistics(small),
         lambda: ipc.get_record_batch_size(small),
+        lambda: small.to_pylist(extensions=False, maps_as_pydicts=chance.choice(("strict", "lossy"))),
+        lambda: [_computed(array, chance) for array in small.columns],
+        lambda: (small.sort_by(small.column_names[:2]), small.drop_null()),
     ]
     if sound:
         steps.append(lambda: drive.export_to_pyarrow(small))
@@ -60,7 +63,7 @@ def _attempt(step: Callable[[], object], level: str, endianness: str) -> None:
 
 def _capsules(found: Any) -> None:
     """Export, and let go without looking: of data at "none" only the structs are sound."""
-    found.__arrow_c_schema__(), found.__arrow_c_array__(), found.__arrow_c_stream__()
+    found.__arrow_c_schema__(), found.__arrow_c_array__(), found.__arrow_c_stream__(), found.__arrow_c_device_stream__()
     for array in found.columns:
         array.__arrow_c_array__()
 
@@ -78,6 +81,22 @@ def _array(array: Any) -> None:
     if isinstance(array.type, types.Binary | types.LargeBinary | types.BinaryView):
         with contextlib.suppress(ipc.FormatError):  # cells are bytes: what they hold was never validated
             arrays_from_cells(array)
+
+
+def _computed(array: Any, chance: random.Random) -> None:
+    """Compute, cast, and make again of its buffers."""
+    steps = [array.value_counts, array.is_nan, array.drop_null, array.dictionary_encode]
+    steps += [lambda: array.index(None), lambda: array.index(1), lambda: array.to_numpy(zero_copy_only=False)]
+    steps.append(lambda: array.cast(chance.choice(("int8", "float32", types.timestamp("s"), types.date32()))))
+    if not array.type.children and not isinstance(array.type, types.Dictionary):
+        steps.append(lambda: made_of_buffers(array).to_pylist())
+    for step in steps:
+        with contextlib.suppress(*REFUSED):
+            step()
+
+
+def made_of_buffers(array: Any) -> Any:
+    return ipc.Array.from_buffers(array.type, len(array), array.buffers(), -1, array.offset)
 
 
 def message(found: Any) -> None:

@@ -342,3 +342,13 @@ def test_lists_outside_their_elements_are_errors(places: list[int]) -> None:
     batch = ipc.RecordBatch.from_buffers(schema, 2, [(2, 0), (3, 0)], stored, validate="none")
     with pytest.raises(ArrowIpcError, match="x"):
         batch.to_pandas()
+
+
+def test_views_under_nulls_may_hold_anything():
+    """pyarrow 26.0.1 ends the process when it casts them."""
+    views = bytes(16) + (2**31).to_bytes(4, "little") + b"anything    " + (3).to_bytes(4, "little") + b"abc" + bytes(9)
+    array = ipc.Array.from_buffers("string_view", 3, [bytes([0b101]), views])
+    array.validate(full=True)
+    for column in (array, ipc.chunked_array([array])):
+        assert column.to_pandas().fillna("null").tolist() == ["", "null", "abc"]
+    assert ipc.table({"x": array}).to_pandas(types_mapper=pd.ArrowDtype)["x"].isna().tolist() == [False, True, False]
