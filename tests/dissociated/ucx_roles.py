@@ -340,7 +340,7 @@ def drop(**given: Any) -> None:
         for worker in workers:
             worker.close()
         listener.close()
-        end = time.monotonic() + 5  # UCX 1.13 closes some in a thread of its own
+        end = time.monotonic() + 5  # some were closed later, once, with UCX 1.13
         while (count := len(os.listdir("/proc/self/fd"))) > left and time.monotonic() < end:
             time.sleep(0.05)
         left = count
