@@ -66,6 +66,14 @@ def test_values_are_counted_found_and_dropped(name):
     assert OURS.drop_null().to_pylist() == THEIRS.drop_null().to_pylist()
 
 
+@pytest.mark.parametrize("words", [pa.array(["a", None, "b"]), pa.array(["a", None, "b"]).dictionary_encode()])
+def test_nulls_below_runs_are_counted(words):
+    """Run-end encoded values have no bitmap of their own."""
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 5, 6], pa.int32()), words)
+    counts = ipc.array(runs).value_counts().to_pylist()
+    assert [tuple(each.values()) for each in counts] == [("a", 2), (None, 3), ("b", 1)]
+
+
 def test_what_is_nan():
     assert (
         OURS["x"].is_nan().to_pylist() == pc.is_nan(THEIRS["x"]).to_pylist() == [False, None, False, True, False, False]
