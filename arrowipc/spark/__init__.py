@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.errors import missing_package
 
 if TYPE_CHECKING:
+    from arrowipc.spark.frames import collect, create
     from arrowipc.spark.jar import find_jar
     from arrowipc.spark.payloads.columns import from_arrow, from_arrow_udf, to_arrow, to_arrow_udf
     from arrowipc.spark.payloads.decode import decode_payload_batches, decode_payloads
@@ -36,8 +37,10 @@ __all__ = [
     "EncodeOptions",
     "Shared",
     "TypeOptions",
+    "collect",
     "configure",
     "count_rows",
+    "create",
     "decode_payload_batches",
     "decode_payloads",
     "describe",
@@ -57,6 +60,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "frames": ("collect", "create"),
     "jar": ("find_jar",),
     "payloads.columns": ("from_arrow", "from_arrow_udf", "to_arrow", "to_arrow_udf"),
     "payloads.decode": ("decode_payload_batches", "decode_payloads"),

@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession, functions as F
 from arrowipc.spark import (
-    configure, count_rows, decode_payloads, describe, encode_payloads, from_arrow, from_arrow_udf,
+    collect, configure, count_rows, create, decode_payloads, describe, encode_payloads, from_arrow, from_arrow_udf,
     register, session, share, to_arrow, to_arrow_udf
 )
 from arrowipc.spark.payloads.jvm import in_jvm
@@ -231,6 +231,7 @@ def names(batches):
     for batch in batches:
         yield pa.record_batch({"name": lookup.take(batch["id"])})
 
+print("frames", collect(create(spark, {"x": range(50)}).where("x < 3"))["x"].to_pylist())
 print("shared", frame.mapInArrow(names, "name string").orderBy(F.desc("name")).first()[0], len(shared.value))
 """
 
@@ -253,5 +254,11 @@ def test_everything_works_from_a_client_of_spark_connect(data: Path) -> None:
         server.stdin.close()
         server.wait(60)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines() == ["files python 1225", "counted 50 50", *READ, "shared name 9 50"]
+    assert done.stdout.splitlines() == [
+        "files python 1225",
+        "counted 50 50",
+        *READ,
+        "frames [0, 1, 2]",
+        "shared name 9 50",
+    ]
     assert "RPC error" not in log.read_text(), "what a session asks of a server is no error there"

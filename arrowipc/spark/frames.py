@@ -1,0 +1,78 @@
+"""Data frames from Arrow data on the driver, and back."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import arrowipc
+from arrowipc.spark.payloads.decode import decode_payloads
+from arrowipc.spark.types import TypeOptions
+from arrowipc.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: About how many bytes of rows one row of Spark carries to the JVM: enough cells for all cores, few calls for each.
+CELL_BYTES = 1 << 20
+
+
+def create(spark: "SparkSession", data: Any, options: TypeOptions | Mapping[str, Any] | None = None) -> "DataFrame":
+    """Make a Spark data frame of Arrow data.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect. With the jar (see `register`), the rows are decoded in the JVM.
+    data : Table, reader, dict of columns, or object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
+        What :func:`arrowipc.table` takes, such as tables and data frames of pyarrow, polars and DuckDB. All of it is
+        in the driver's memory as payloads then.
+    options : TypeOptions or mapping, optional
+        What becomes of values that Spark cannot hold as they are; see :class:`TypeOptions`.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        The rows in their order, with the types of `to_spark_schema`. They are those of ``createDataFrame``, but it
+        takes no dictionaries, views, unsigned integers, run-end encoding and unions, and reads timestamps without a
+        time zone as if they were in that of the session.
+
+    Raises
+    ------
+    UnsupportedError
+        For a type that Spark cannot hold.
+
+    Examples
+    --------
+    >>> df = create(spark, {"id": [1, 2], "name": ["a", "b"]})                       # doctest: +SKIP
+    >>> df = create(spark, arrowipc.open("prices.arrow"))                            # doctest: +SKIP
+    """
+    table = arrowipc.table(data)
+    if not table.column_names:
+        return spark.range(table.num_rows).select()
+    cells: list[tuple[bytes]] = []
+    for batch in table.batches:
+        rows = max(1, batch.num_rows * CELL_BYTES // max(batch.nbytes, 1))
+        payloads = arrowipc.encode_payloads(batch, rows_per_payload=rows)
+        cells += [(payload,) for payload in payloads.to_pylist()]
+    frame = spark.createDataFrame(cells, "payload binary")
+    return decode_payloads(frame, "payload", table.schema, **asdict(TypeOptions.of(options)))
+
+
+def collect(df: "DataFrame") -> Table:
+    """Collect the rows of a Spark data frame on the driver.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        Classic or Connect.
+
+    Returns
+    -------
+    Table
+        In the memory in which Spark's ``toArrow`` leaves them, with its types.
+
+    Examples
+    --------
+    >>> collect(df.where("price > 100")).to_pylist()                                 # doctest: +SKIP
+    """
+    return Table.from_arrow(df.toArrow())
