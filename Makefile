@@ -5,7 +5,7 @@
 #   VENV=.venv          where that environment is
 #   ARGS="..."          passed on to the job (make run), plant, or pytest (make test, sanitize, coverage, bench)
 #   SIDE_BY_SIDE=2      processes that the tests are spread over (make test, sanitize), or faults (make plant); 0: all in one
-#   SECONDS=60          how long make fuzz takes (and 2 s to start each target); TARGET="stream file": not all targets; GUIDED=1: led by coverage
+#   SECONDS=60          how long make fuzz takes; TARGET="stream file": not all targets; GUIDED=1: led by coverage
 #   V=1                 show what pip and the compiler say
 
 PYTHON ?= python3

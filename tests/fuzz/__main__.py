@@ -1,5 +1,7 @@
 """Fuzzes each target for a while, in a process of its own: ``python -m fuzz --seconds 60 [TARGET ...]``.
 
+Each core has a target. The processes are forks of one that has imported everything.
+
 A finding is kept as ``FOLDER/findings/TARGET-HASH.bin`` with its story beside it; the exit status is then 1.
 """
 
@@ -7,14 +9,17 @@ import argparse
 import importlib
 import importlib.util
 import os
-import resource
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from fuzz import child
 from fuzz.recorder import SECONDS, Board, keep
 
 HERE = Path(__file__).resolve().parent
@@ -31,11 +36,10 @@ class Result:
     name: str
     executions: int = 0
     seconds: float = 0
-    processor: float = 0
     findings: list[Path] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.executions:,} in {self.processor:,.0f} s of CPU, {len(self.findings)} findings"
+        return f"{self.name}: {self.executions:,} in {self.seconds:,.0f} s, {len(self.findings)} findings"
 
 
 def built_for_coverage() -> bool:
@@ -44,14 +48,14 @@ def built_for_coverage() -> bool:
     return bool(found and found.origin and b"__sanitizer_cov_trace_pc" in Path(found.origin).read_bytes())
 
 
-def environment(shim: Path | None) -> dict[str, str]:
-    """What the processes inherit: our path, and the shim in front of what is preloaded."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), *filter(None, sys.path)])}
+def prepare_environment(shim: Path | None) -> None:
+    """Let processes inherit our path, and the shim in front of what is preloaded."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), *filter(None, sys.path)])
     if shim is not None:
-        env["LD_PRELOAD"] = f"{shim} {env.get('LD_PRELOAD', '')}".strip()
+        os.environ["LD_PRELOAD"] = f"{shim} {os.environ.get('LD_PRELOAD', '')}".strip()
         # AddressSanitizer wants to be first; ours has nothing that it would have to see.
-        env["ASAN_OPTIONS"] = ":".join(filter(None, [env.get("ASAN_OPTIONS"), "verify_asan_link_order=0"]))
-    return env
+        options = filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"])
+        os.environ["ASAN_OPTIONS"] = ":".join(options)
 
 
 def engine_of(folder: Path, wanted: str) -> tuple[str, Path | None]:
@@ -70,27 +74,27 @@ def engine_of(folder: Path, wanted: str) -> tuple[str, Path | None]:
 
 
 class Runner:
-    """Fuzzes targets of a module, one after the other."""
+    """Fuzzes targets of a module."""
 
     def __init__(self, module: str, folder: Path, seed: int, engine: str) -> None:
         self.module, self.folder, self.seed = module, folder, seed
         folder.mkdir(parents=True, exist_ok=True)
         self.engine, shim = engine_of(folder, engine)
-        self.env = environment(shim)
+        prepare_environment(shim)
         # Asked for in a process: a module that was built for coverage loads behind the shim alone.
         words = f"import {module} as found; print(*found.TARGETS)"
-        command = [sys.executable, "-c", words]
-        self.names = subprocess.check_output(command, env=self.env, text=True).split()
+        self.names = subprocess.check_output([sys.executable, "-c", words], text=True).split()
+        self.processes = get_context("forkserver")
+        self.processes.set_forkserver_preload([module])
 
     def run(self, name: str, seconds: float) -> Result:
         """Fuzz one target; a process that dies is followed by another one, for what is left of the time."""
         result, deaths = Result(name), 0
         before = self._findings(name)
         while result.seconds < seconds and deaths < MOST_DEATHS:
-            start, used = time.monotonic(), processor_time()
+            start = time.monotonic()
             story = self._process(name, seconds - result.seconds, self.seed + deaths, result)
             result.seconds += time.monotonic() - start
-            result.processor += processor_time() - used
             if story is None:
                 break
             deaths += 1
@@ -105,11 +109,10 @@ class Runner:
         path = self.folder / f"{name}.now"
         board = Board(path, create=True)
         log = self.folder / f"{name}.log"
-        command = [sys.executable, "-m", "fuzz.child", self.module, name]
-        command += [str(seconds), str(seed), self.engine, str(self.folder)]
-        with log.open("wb") as out:
-            child = subprocess.Popen(command, env=self.env, stdout=out, stderr=out)
-            code = ended(child, board)
+        arguments = (self.module, name, seconds, seed, self.engine, self.folder, log)
+        process = self.processes.Process(target=child.main, args=arguments)
+        process.start()
+        code = ended(process, board)
         result.executions += board.executions
         if code == 0 and board.running is None:
             return None
@@ -118,19 +121,19 @@ class Runner:
         return story
 
 
-def ended(child: subprocess.Popen[bytes], board: Board) -> int | None:
+def ended(process: BaseProcess, board: Board) -> int | None:
     """Wait for a process; None: it had to be killed."""
     seen, since = -1, time.monotonic()
     while True:
-        try:
-            return child.wait(1)
-        except subprocess.TimeoutExpired:
-            if board.executions != seen:
-                seen, since = board.executions, time.monotonic()
-            elif time.monotonic() - since > PATIENCE:
-                child.kill()
-                child.wait()
-                return None
+        process.join(1)
+        if process.exitcode is not None:
+            return process.exitcode
+        if board.executions != seen:
+            seen, since = board.executions, time.monotonic()
+        elif time.monotonic() - since > PATIENCE:
+            process.kill()
+            process.join()
+            return None
 
 
 def death(code: int | None) -> str:
@@ -140,12 +143,6 @@ def death(code: int | None) -> str:
     if code == -signal.SIGPROF:
         return "hang: it takes more processor time than one input may"
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-
-
-def processor_time() -> float:
-    """Seconds of processor time of all processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -165,12 +162,17 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no target {', '.join(unknown)}; there are {', '.join(runner.names)}")
     sanitized = ", sanitized" if "libasan" in os.environ.get("LD_PRELOAD", "") else ""
     print(f"seed {seed}, {runner.engine}{sanitized}, {chosen.seconds:g} s, {len(names)} targets", flush=True)
-    results = [runner.run(name, chosen.seconds / len(names)) for name in names]
-    total = [sum(getattr(each, name) for each in results) for name in ("executions", "seconds", "processor")]
-    print(*results, Result("all", *total, [path for each in results for path in each.findings]), sep="\n")
-    for each in (path for result in results for path in result.findings):
-        print(f"finding: {each}: {each.with_suffix('.txt').read_text().splitlines()[0]}")
-    return int(any(each.findings for each in results))
+    at_once = min(len(os.sched_getaffinity(0)), len(names))
+    start = time.monotonic()
+    with ThreadPoolExecutor(at_once) as pool:
+        results = list(pool.map(lambda name: runner.run(name, at_once * chosen.seconds / len(names)), names))
+    findings = [path for each in results for path in each.findings]
+    print(
+        *results, Result("all", sum(each.executions for each in results), time.monotonic() - start, findings), sep="\n"
+    )
+    for path in findings:
+        print(f"finding: {path}: {path.with_suffix('.txt').read_text().splitlines()[0]}")
+    return int(bool(findings))
 
 
 if __name__ == "__main__":

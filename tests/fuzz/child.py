@@ -1,4 +1,4 @@
-"""A process that fuzzes one target: ``python -m fuzz.child MODULE TARGET SECONDS SEED ENGINE FOLDER``.
+"""What a process does that fuzzes one target.
 
 Engine "mutants" goes over mutants of the corpus, "guided" lets libFuzzer (atheris) choose by what they reach.
 """
@@ -8,7 +8,6 @@ import importlib
 import itertools
 import os
 import random
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -72,19 +71,18 @@ def attach() -> bool:
     return True
 
 
-def main(module: str, name: str, seconds: str, seed: str, engine: str, folder: str) -> None:
-    """See the module."""
+def main(module: str, name: str, seconds: float, seed: int, engine: str, place: Path, log: Path) -> None:
+    """Fuzz a target of a module; all output goes to the log."""
+    with log.open("wb") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
     home = importlib.import_module(module)
-    target, place = home.TARGETS[name], Path(folder)
+    target = home.TARGETS[name]
     bounds = getattr(home, "SECONDS", SECONDS), getattr(home, "MEMORY", MEMORY)
     record = Recorder(name, target, place / f"{name}.now", place / "findings", *bounds)
     record.listen()
     seeds = target.seeds()
     if engine == "guided":
-        by_coverage(record, seeds, float(seconds), int(seed), place)
+        by_coverage(record, seeds, seconds, seed, place)
     else:
-        by_mutants(record, seeds, float(seconds), int(seed))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        by_mutants(record, seeds, seconds, seed)
