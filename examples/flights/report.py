@@ -94,7 +94,8 @@ def write_report(job: "Job", title: str, steps: Sequence[Step], path: Path) -> N
     """Write the page: the verdict, the picture, the query, the timings. The folder of ``path`` is created."""
     body = [f"<h1>{_escape(title)}</h1>", *(f"<p>{_escape(text)}</p>" for text in verdict(job))]
     if job.groups:
-        what = f"Mean of {job.value}" if job.value else "Number of rows"
+        unit = " in minutes" if job.flights else ""
+        what = f"Mean of {job.value}{unit}" if job.value else "Number of rows"
         body.append(f"<h2>{_escape(what)} by {_escape(', '.join(job.by))}</h2>{_bars(job)}")
     if job.query is not None:
         text, answer = job.query
