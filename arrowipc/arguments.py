@@ -300,6 +300,7 @@ _INSTEAD = {
     "get_fragments": "files",
     "length": "len()",
     "statistics": "compute_statistics(batch)",
+    **dict.fromkeys(("serialize", "to_bytes"), "arrowipc.write(data, io.BytesIO()), or serialize() of a batch"),
     "scanner": "select(columns), filter(condition), to_batches()",
     "to_table": "read_all(), after select(columns) and filter(condition)",
     "to_tensor": "Tensor(array.to_numpy())",

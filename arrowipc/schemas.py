@@ -143,7 +143,11 @@ class Schema(Described, Hints):
                 ) from None
         found = self.get_all_field_indices(i)
         if not found:
-            raise NotFoundError(f"no field is named {i!r}; the schema has {_listed(self.names)}")
+            first, *members = i.split(".")
+            nested = members and any(field.name == first and field.type.num_fields for field in self.fields)
+            steps = "".join(f"[{name!r}]" for name in (first, *members))
+            hint = f"; members of {first!r} are taken one by one: {steps}" if nested else ""
+            raise NotFoundError(f"no field is named {i!r}; the schema has {_listed(self.names)}{hint}")
         if len(found) > 1:
             raise NotFoundError(
                 f"{len(found)} fields are named {i!r}, at indices {_listed(found)}: choose one by index"

@@ -54,6 +54,8 @@ def find_files(
 ) -> list[FoundFile]:
     """All files that some paths name: absolute paths or URLs in the order of the paths, sorted within each.
 
+    A file that two paths name is there twice.
+
     A path is that of a file, a directory (searched to any depth, see `walk`, without what does not count, see
     `arrowipc.sources.spark_log`) or a pattern with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``; local, or a URL for
     fsspec. `name_filter` is a pattern for the names of files. With `ignore_missing`, links to nothing are left out with
@@ -64,7 +66,7 @@ def find_files(
     if not paths:
         raise UsageError("a path is needed: a file, a directory, a pattern, a URL, or a list of them")
     storage = storage or {}
-    found: dict[str, FoundFile] = {}
+    found: list[FoundFile] = []
     for path in paths:
         local = _local(path, storage)
         listed: Iterable[FoundFile] = (
@@ -87,8 +89,8 @@ def find_files(
             if behind_matches:
                 skipped = 0 if "**" in matched else len(matched)
                 below = "/".join(below.replace(os.sep, "/").strip("/").split("/")[skipped:]) if inside else ""
-            found.setdefault(file.path, file._replace(below=below))
-    return list(found.values())
+            found.append(file._replace(below=below))
+    return found
 
 
 def _why_none(path: str, local: str | None, name_filter: str | None) -> str:
