@@ -1,8 +1,8 @@
 """Which elements of a column lie in ranges of values: what comparisons of filters are made of.
 
-Numbers, times and booleans are compared as integers that have the same order, made a block at a time; text and binary
-as bytes. Floats have one order: NaN equals NaN and is above all others, and the two zeros are equal. A null lies in no
-range, and not outside of any.
+Numbers, times and booleans are compared as integers that have the same order; text and binary as bytes, the first eight
+of them as one number. Floats have one order: NaN equals NaN and is above all others, and the two zeros are equal. A
+null lies in no range, and not outside of any.
 
 Marks are bits in words of 64, of which those behind the last element mean nothing.
 """
@@ -18,10 +18,10 @@ from arrowipc.inline.bits cimport SLACK, append_ones, load_bits, load_int
 from arrowipc.inline.element cimport find_run, float_key, index_at, load_unsigned, next_run, validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval
-from arrowipc.inline.loads cimport bitmap_bytes, get_bit, loose_i64, loose_u64, round_up, set_bit
+from arrowipc.inline.loads cimport bitmap_bytes, bswap64, get_bit, load_i64, loose_u64, round_up, set_bit
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32,
-    LAYOUT_VIEW, ColumnsData, FieldPlan,
+    LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan,
 )
 
 from decimal import Context
@@ -29,10 +29,6 @@ from decimal import Context
 from arrowipc.errors import UsageError
 
 cdef object EXACT = Context(prec=80)    # 256 bits have at most 78 digits
-
-cdef enum:
-    BLOCK = 1 << 10     # keys that are made and compared together
-
 
 cdef struct Ranges:
     # Disjoint and rising, with both ends included.
@@ -44,31 +40,22 @@ cdef struct Ranges:
 cdef struct Bound:
     const uint8_t* data
     int64_t size        # -1: above all words
+    uint64_t key        # see `word_key`
 
 
-cdef void make_keys(int64_t* keys, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
-    """Integers that have the order of elements [at, at + count)."""
-    cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef const uint8_t* p = d.extents[field.first_buffer + 1].data
-    cdef int32_t width = field.width
-    cdef int64_t i
-    if field.layout == LAYOUT_BOOL:
-        for i in range(count):
-            keys[i] = get_bit(p, at + i)
-        return
-    p += at * width
-    if field.type == Type_FloatingPoint:
-        for i in range(count):
-            keys[i] = float_key(load_unsigned(p + i * width, width), width)
-    elif field.type != Type_Int or field.flags & FIELD_SIGNED:
-        for i in range(count):
-            keys[i] = load_int(p, i, width)
-    elif width == 8:
-        for i in range(count):
-            keys[i] = <int64_t> (load_unsigned(p + 8 * i, 8) ^ <uint64_t> 1 << 63)
-    else:
-        for i in range(count):
-            keys[i] = load_unsigned(p + i * width, width)
+cdef enum Kind:
+    SIGNED, UNSIGNED, FLOATS
+
+
+cdef inline int64_t key_at(const uint8_t* p, int64_t i, int32_t width, int kind) noexcept nogil:
+    """An integer that has the order of value `i`."""
+    if kind == FLOATS:
+        return float_key(load_unsigned(p + i * width, width), width)
+    if kind == SIGNED:
+        return load_int(p, i, width)
+    if width == 8:
+        return <int64_t> (load_unsigned(p + 8 * i, 8) ^ <uint64_t> 1 << 63)
+    return load_unsigned(p + i * width, width)
 
 
 cdef inline bint holds(const Ranges* ranges, int64_t key) noexcept nogil:
@@ -83,39 +70,70 @@ cdef inline bint holds(const Ranges* ranges, int64_t key) noexcept nogil:
     return low > 0 and key <= ranges.highs[low - 1]
 
 
-cdef inline uint64_t marks_of_keys(const loose_i64* keys, int64_t count, const Ranges* ranges) noexcept nogil:
-    """A bit for each of up to 64 keys, on for those that lie in one of the ranges."""
-    cdef uint64_t low = <uint64_t> ranges.lows[0], size = <uint64_t> ranges.highs[0] - low, marks = 0
+cdef inline uint8_t marks_of_keys(const uint8_t* p, int64_t count, int32_t width, int kind, uint64_t low,
+                                  uint64_t size) noexcept nogil:
+    """A bit for each of up to eight numbers, on for those whose keys are `low` to `size` above it."""
+    cdef uint8_t marks = 0, inside
+    cdef int64_t i
+    for i in range(count):
+        # One comparison for both ends: below the first one the difference wraps.
+        inside = <uint64_t> key_at(p, i, width, kind) - low <= size
+        marks |= inside << i
+    return marks
+
+
+cdef inline void mark_keys(uint8_t* out, const uint8_t* p, int64_t count, int32_t width, int kind,
+                           const Ranges* ranges) noexcept nogil:
+    cdef uint64_t low = <uint64_t> ranges.lows[0], size = <uint64_t> ranges.highs[0] - low
     cdef int64_t i
     if ranges.count == 1:
-        for i in range(count):
-            # One comparison for both ends: below the first one the difference wraps.
-            marks = marks >> 1 | <uint64_t> (<uint64_t> keys[i] - low <= size) << 63
+        for i in range(count >> 3):
+            out[i] = marks_of_keys(p + 8 * i * width, 8, width, kind, low, size)
+        if count & 7:
+            i = count >> 3
+            out[i] = marks_of_keys(p + 8 * i * width, count & 7, width, kind, low, size)
     else:
         for i in range(count):
-            marks = marks >> 1 | <uint64_t> holds(ranges, keys[i]) << 63
-    return marks >> (64 - count)
+            if holds(ranges, key_at(p, i, width, kind)):
+                set_bit(out, i)
 
 
-cdef void mark_numbers(loose_u64* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count,
+cdef void mark_numbers(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count,
                        const Ranges* ranges) noexcept nogil:
     """Set the bits of the numbers that lie in one of the ranges, one at least."""
     cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef const loose_i64* values = (<const loose_i64*> d.extents[field.first_buffer + 1].data) + at
-    cdef bint are_keys = (field.layout == LAYOUT_FIXED and field.width == 8 and field.type != Type_FloatingPoint
-                          and (field.type != Type_Int or field.flags & FIELD_SIGNED))
-    cdef int64_t[BLOCK] made
-    cdef const loose_i64* keys = <const loose_i64*> made
-    cdef int64_t first = 0, n, k
-    while first < count:
-        n = min(<int64_t> BLOCK, count - first)
-        if are_keys:
-            keys = values + first
+    cdef int32_t width = field.width
+    cdef const uint8_t* p = d.extents[field.first_buffer + 1].data + at * width
+    cdef int kind = FLOATS if field.type == Type_FloatingPoint else SIGNED
+    if field.type == Type_Int and not field.flags & FIELD_SIGNED:
+        kind = UNSIGNED
+    # A loop for each width and kind: a constant is no comparison in it.
+    if kind == FLOATS:
+        if width == 8:
+            mark_keys(out, p, count, 8, FLOATS, ranges)
+        elif width == 4:
+            mark_keys(out, p, count, 4, FLOATS, ranges)
         else:
-            make_keys(made, d, f, at + first, n)
-        for k in range(0, n, 64):
-            out[(first + k) >> 6] = marks_of_keys(keys + k, min(<int64_t> 64, n - k), ranges)
-        first += n
+            mark_keys(out, p, count, 2, FLOATS, ranges)
+    elif kind == SIGNED:
+        if width == 8:
+            mark_keys(out, p, count, 8, SIGNED, ranges)
+        elif width == 4:
+            mark_keys(out, p, count, 4, SIGNED, ranges)
+        else:
+            mark_keys(out, p, count, width, SIGNED, ranges)
+    else:
+        mark_keys(out, p, count, width, UNSIGNED, ranges)
+
+
+cdef void mark_bools(uint8_t* out, const uint8_t* bits, int64_t at, int64_t count,
+                     const Ranges* ranges) noexcept nogil:
+    """Set the bits of the booleans that lie in one of the ranges."""
+    cdef bint[2] marked = [holds(ranges, 0), holds(ranges, 1)]
+    cdef int64_t i
+    for i in range(count):
+        if marked[get_bit(bits, at + i)]:
+            set_bit(out, i)
 
 
 cdef inline int compare_words(const uint8_t* a, int64_t n, const uint8_t* b, int64_t m) noexcept nogil:
@@ -123,18 +141,90 @@ cdef inline int compare_words(const uint8_t* a, int64_t n, const uint8_t* b, int
     return found if found else (n > m) - (n < m)
 
 
-cdef inline bint below(const uint8_t* data, int64_t size, const Bound* end) noexcept nogil:
+cdef inline uint64_t word_key(const uint8_t* data, int64_t size, int64_t room) noexcept nogil:
+    """The first eight bytes of a word as a number, zeros behind its end: words of different keys have their order.
+
+    `room` bytes can be read, of which the word has the first `size`.
+    """
+    cdef uint64_t key = 0
+    cdef int64_t i
+    if room >= 8:
+        key = bswap64(<uint64_t> load_i64(data))
+        return key if size >= 8 else key & ~(<uint64_t> -1 >> 8 * size)
+    for i in range(min(size, <int64_t> 8)):
+        key |= <uint64_t> data[i] << (56 - 8 * i)
+    return key
+
+
+cdef inline bint below(const uint8_t* data, int64_t size, uint64_t key, const Bound* end) noexcept nogil:
+    if key != end.key:
+        return key < end.key
     return end.size < 0 or compare_words(data, size, end.data, end.size) < 0
 
 
-cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count, const Bound* starts,
-                    const Bound* stops, int64_t n, Fault* fault) noexcept nogil:
-    """Set the bits of the words that lie in one of `n` ranges, of which `starts` are included and `stops` are not."""
+cdef struct Words:
+    # Disjoint and rising ranges of words.
+    const Bound* starts     # included
+    const Bound* stops      # not included
+    int64_t count
+    bint one                # the only range has one word
+
+
+cdef inline bint is_word(const uint8_t* data, int64_t size, int64_t room, const Bound* word) noexcept nogil:
+    return size == word.size and word_key(data, size, room) == word.key and (
+        size <= 8 or memcmp(data + 8, word.data + 8, size - 8) == 0)
+
+
+cdef inline bint lies_in(const uint8_t* data, int64_t size, int64_t room, const Words* words) noexcept nogil:
+    """Whether a word lies in one of the ranges."""
+    cdef uint64_t key = word_key(data, size, room)
+    cdef int64_t low = 0, high = words.count, middle
+    while low < high:
+        middle = (low + high) >> 1
+        if below(data, size, key, &words.starts[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return low > 0 and below(data, size, key, &words.stops[low - 1])
+
+
+cdef inline bint mark_texts(loose_u64* out, const Extent* buffers, int32_t width, int64_t at, int64_t count,
+                            const Words* words, bint one) noexcept nogil:
+    """Mark what `mark_each_word` marks, and nulls, in a layout with offsets; False: these are not sound."""
+    cdef const uint8_t* data
+    cdef const uint8_t* offsets = buffers[0].data + at * width
+    cdef int64_t limit = buffers[1].size, start, end, first, i
+    cdef uint64_t marks, inside
+    if count == 0:
+        return True     # there may be no offsets
+    start = load_int(offsets, 0, width)
+    if start < 0:
+        return False
+    for first in range(0, count, 64):
+        marks = 0
+        for i in range(first, min(first + 64, count)):
+            end = load_int(offsets, i + 1, width)
+            if not start <= end <= limit:
+                return False
+            data = buffers[1].data + start
+            if one:
+                inside = is_word(data, end - start, limit - start, words.starts)
+            else:
+                inside = lies_in(data, end - start, limit - start, words)
+            marks |= inside << (i - first)
+            start = end
+        out[first >> 6] = marks
+    return True
+
+
+cdef int mark_each_word(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count, const Words* words,
+                        Fault* fault) noexcept nogil:
+    """Set the bits of the words that are not null and lie in one of the ranges."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* fixed = d.extents[field.first_buffer + 1].data
     cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* data = NULL
-    cdef int64_t size = field.width, i, low, high, middle
+    cdef int64_t size = field.width, room, i
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
             continue
@@ -142,27 +232,42 @@ cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, i
             data = fixed + (at + i) * size
         elif word_span(d, f, at + i, &data, &size, fault) < 0:
             return -1
-        low, high = 0, n
-        while low < high:
-            middle = (low + high) >> 1
-            if below(data, size, &starts[middle]):
-                high = middle
-            else:
-                low = middle + 1
-        if low > 0 and below(data, size, &stops[low - 1]):
+        # A view that holds its word has twelve bytes for it.
+        room = max(size, <int64_t> 12) if field.layout == LAYOUT_VIEW else size
+        if is_word(data, size, room, words.starts) if words.one else lies_in(data, size, room, words):
             set_bit(out, i)
     return 0
+
+
+cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count, const Words* words,
+                    Fault* fault) noexcept nogil:
+    """Set the bits of the words that lie in one of the ranges; those of nulls mean nothing."""
+    cdef const Extent* buffers = &d.extents[d.plan.fields[f].first_buffer + 1]
+    cdef loose_u64* marks = <loose_u64*> out
+    cdef int layout = d.plan.fields[f].layout
+    cdef bint done = False
+    # A loop for each: a constant is no comparison in it.
+    if layout == LAYOUT_VAR32 and words.one:
+        done = mark_texts(marks, buffers, 4, at, count, words, True)
+    elif layout == LAYOUT_VAR32:
+        done = mark_texts(marks, buffers, 4, at, count, words, False)
+    elif layout == LAYOUT_VAR64:
+        done = mark_texts(marks, buffers, 8, at, count, words, words.one)
+    return 0 if done else mark_each_word(out, d, f, at, count, words, fault)
 
 
 cdef Memory words_of(list bounds):
     """The addresses and sizes of texts in bytes, which the caller holds; None is above all."""
     cdef Memory out = Memory(len(bounds) * sizeof(Bound))
     cdef int64_t i
+    cdef const uint8_t* data
+    cdef int64_t size
     for i, bound in enumerate(bounds):
         if bound is None:
-            (<Bound*> out.data)[i] = Bound(NULL, -1)
+            (<Bound*> out.data)[i] = Bound(NULL, -1, <uint64_t> -1)
         else:
-            (<Bound*> out.data)[i] = Bound(<const uint8_t*> PyBytes_AS_STRING(bound), PyBytes_GET_SIZE(bound))
+            data, size = <const uint8_t*> PyBytes_AS_STRING(bound), PyBytes_GET_SIZE(bound)
+            (<Bound*> out.data)[i] = Bound(data, size, word_key(data, size, size))
     return out
 
 
@@ -207,20 +312,23 @@ cdef class Marker:
     cdef int of_values(self, Array array, Memory out) except -1:
         cdef const ColumnsData* d = &array.columns.d
         cdef const FieldPlan* field = &d.plan.fields[array.index]
-        cdef Ranges ranges = Ranges(<const int64_t*> self.lows.data, <const int64_t*> self.highs.data, len(self.starts))
+        cdef int64_t count = len(self.starts)
+        cdef Ranges ranges = Ranges(<const int64_t*> self.lows.data, <const int64_t*> self.highs.data, count)
+        cdef Words words = Words(<const Bound*> self.lows.data, <const Bound*> self.highs.data, count, False)
         cdef Fault fault
         cdef int found = 0
         # There is none for an empty list of literals, which every type takes.
         if ranges.count and (LAYOUT_VAR32 <= field.layout <= LAYOUT_VIEW or field.type == Type_FixedSizeBinary):
+            words.one = count == 1 and self.stops[0] == self.starts[0] + b"\0"
             with nogil:
-                found = mark_words(out.data, d, array.index, array.offset, array.length, <const Bound*> self.lows.data,
-                                   <const Bound*> self.highs.data, ranges.count, &fault)
+                found = mark_words(out.data, d, array.index, array.offset, array.length, &words, &fault)
             if found < 0:
                 raise_fault(&fault, array.columns.plan)
-        elif ranges.count and (field.layout == LAYOUT_BOOL or (field.layout == LAYOUT_FIXED and field.width <= 8
-                                                               and field.type != Type_Interval)):
+        elif ranges.count and field.layout == LAYOUT_BOOL:
+            mark_bools(out.data, d.extents[field.first_buffer + 1].data, array.offset, array.length, &ranges)
+        elif ranges.count and field.layout == LAYOUT_FIXED and field.width <= 8 and field.type != Type_Interval:
             with nogil:
-                mark_numbers(<loose_u64*> out.data, d, array.index, array.offset, array.length, &ranges)
+                mark_numbers(out.data, d, array.index, array.offset, array.length, &ranges)
         elif ranges.count:
             # Decimals of many digits, whose bounds are their unscaled values.
             self.of_decimals(array, out.data)

@@ -37,9 +37,8 @@ cdef inline int64_t float_key(uint64_t bits, int32_t width) noexcept nogil:
     """An integer with the order of floats of some width: NaN equals NaN and is above all, both zeros are 0."""
     cdef uint64_t sign = <uint64_t> 1 << (8 * width - 1), size = bits & (sign - 1)
     cdef uint64_t infinite = (sign - 1) & ~((<uint64_t> 1 << (52 if width == 8 else 23 if width == 4 else 10)) - 1)
-    if size > infinite:
-        return INT64_MAX
-    return -<int64_t> size if bits & sign else <int64_t> size
+    cdef int64_t below = -<int64_t> (bits >> (8 * width - 1))
+    return INT64_MAX if size > infinite else (<int64_t> size ^ below) - below
 
 
 cdef inline int span(const ColumnsData* d, int32_t f, int64_t at, int64_t* start, int64_t* size,

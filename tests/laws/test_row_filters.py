@@ -20,6 +20,8 @@ ROWS = 200
 PREDICATES = rounds(400, 5_000)
 NOON = dt.datetime(2024, 1, 1, 12)
 TICK = dt.timedelta(microseconds=1)
+#: Words around the eight bytes that are compared first.
+EIGHT = ["seven77", "eight888", "eight888\0", "eight889", "eight8889"]
 FLOATS = [-math.inf, -1.5, -0.0, 0.0, 2.5, math.nan, math.inf]
 
 #: Name -> dtype of polars, and the values that a column and the literals have.
@@ -31,8 +33,8 @@ COLUMNS = {
     "float32": (pl.Float32, FLOATS),
     "float64": (pl.Float64, FLOATS),
     "bool": (pl.Boolean, [True, False]),
-    "text": (pl.String, ["", "a", "ab", "abc", "b", "\u00fc", "a long text of more than twelve bytes"]),
-    "binary": (pl.Binary, [b"", b"a", b"\xff", b"\xff\xff", b"ab"]),
+    "text": (pl.String, ["", "a", "ab", "abc", "b", "\u00fc", "a long text of more than twelve bytes", *EIGHT]),
+    "binary": (pl.Binary, [b"", b"a", b"\xff", b"\xff\xff", b"ab", b"a\0", *(word.encode() for word in EIGHT)]),
     "date": (pl.Date, [dt.date(2020, 1, 1), dt.date(1969, 12, 31), dt.date(2024, 2, 29)]),
     "us": (pl.Datetime("us"), [NOON, NOON + TICK, NOON - dt.timedelta(days=9999)]),
     "ns": (pl.Datetime("ns"), [NOON, NOON + TICK]),
@@ -58,6 +60,14 @@ def frame(dice: random.Random):
             for name, (dtype, values) in COLUMNS.items()
         ]
     )
+
+
+def in_all_layouts(data):
+    """The frame as one batch, its texts as views, and behind offsets of 64 and of 32 bits."""
+    large = data.to_arrow(compat_level=pl.CompatLevel.oldest())
+    narrow = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    small = large.cast(pa.schema([field.with_type(narrow.get(field.type, field.type)) for field in large.schema]))
+    return [ipc.Table.from_arrow(each).combine() for each in (data, large, small)]
 
 
 def condition(dice: random.Random):
@@ -105,7 +115,7 @@ def test_the_rows_are_those_of_polars(seed, tmp_path):
     data = frame(dice)
     numbered = data.with_row_index("row number")
     table = ipc.Table.from_arrow(data)
-    batch = table.combine()
+    batch, *others = in_all_layouts(data)
     for start in range(0, ROWS, 50):
         with ipc.new_file(tmp_path / f"{start:03}.arrow", statistics=True, durable=False) as writer:
             writer.write_table(table.slice(start, 50), 20)
@@ -116,6 +126,8 @@ def test_the_rows_are_those_of_polars(seed, tmp_path):
         test = RowFilter(ours, batch.schema)
         assert memoryview(test.rows(batch)).cast("q").tolist() == expected, ours
         assert memoryview(test.rows(batch.slice(3))).cast("q").tolist() == [row - 3 for row in expected if row >= 3]
+        for other in others:
+            assert memoryview(RowFilter(ours, other.schema).rows(other)).cast("q").tolist() == expected, ours
         assert batch.filter(ours).num_rows == table.filter(ours).num_rows == len(expected)
         if number % 5 == 0:
             found = dataset.filter(ours)
