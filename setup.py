@@ -60,6 +60,7 @@ EXCEPTIONS = {
     "arrowipc.decode.decoders": "-O2" + ALIGNED,
     "arrowipc.decode.decompress": "-O2",
     "arrowipc.decode.file_decoder": "-O2",
+    "arrowipc.decode.from_buffers": "-Os",
     "arrowipc.decode.message_index": "-O2",
     "arrowipc.decode.stream_decoder": "-O2" + ALIGNED,
     "arrowipc.distinct.memo_table": "-O2",
@@ -74,6 +75,7 @@ EXCEPTIONS = {
     "arrowipc.tensors.message": "-Os",
     "arrowipc.tensors.sparse_message": "-Os",
     "arrowipc.values.from_python": "-Os",
+    "arrowipc.values.nested": "-Os",
     "arrowipc.values.row_reader": "-O2",
 }
 

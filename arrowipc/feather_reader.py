@@ -6,11 +6,11 @@ from contextlib import nullcontext
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
+from arrowipc.decode.from_feather import batch_of
 from arrowipc.limits import Limits
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.reader import RecordBatchFileReader
 from arrowipc.sources.source import FEATHER_V1, map_file
-from arrowipc.values.from_feather import batch_of
 from arrowipc.writer import new_file
 
 if TYPE_CHECKING:

@@ -482,7 +482,7 @@ class Table(Tabular):
         from arrowipc.columns.take import selected_rows
 
         if is_expression(mask):
-            from arrowipc.values.computed import mask_by
+            from arrowipc.derived.computed import mask_by
 
             mask = mask_by(self, mask)
         if is_conditions(mask):

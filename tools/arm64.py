@@ -43,7 +43,7 @@ POLICIES = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_1
 
 #: Folders of tests, each with what pytest is told besides.
 QUICK = ("-m", "not (slow or spark or nosanitize)")
-FOLDERS = ("inline", "metadata", "columns", "decode", "encode", "cdata", "values", "tensors", "payloads")
+FOLDERS = ("inline", "metadata", "columns", "decode", "encode", "cdata", "values", "derived", "tensors", "payloads")
 SLOWER = ("laws", "checklist", "hostile")
 PEERS = ("tests/peers/test_golden.py", "tests/peers/test_golden_written.py", "tests/peers/test_writers.py")
 PARTS: dict[str, tuple[str, ...]] = {

@@ -161,7 +161,7 @@ def _chained(sources: tuple[str, ...], first: Any, columns: list[str] | None, op
 
 def _prepared(stored: Batches, schema: ipc.Schema, options: dict[str, Any]) -> Batches:
     """The batches of a source as they are to be written; those that change lose their messages."""
-    from arrowipc.values.dictionary_encode import dictionary_encode, rebatch
+    from arrowipc.derived.dictionary_encode import dictionary_encode, rebatch
 
     encode, rows = columns_of(options["dictionary"]), options["batch_rows"]
     if not encode and not rows:

@@ -24,8 +24,8 @@ from arrowipc.cli.terminal import (
     say_line,
     width,
 )
+from arrowipc.derived.dictionary_encode import rebatch
 from arrowipc.errors import UsageError, printable, showable
-from arrowipc.values.dictionary_encode import rebatch
 from arrowipc.values.preview import shorten, value_text
 
 #: Rows that are compared at a time.

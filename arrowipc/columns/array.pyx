@@ -127,7 +127,7 @@ cdef class Array(Compiled, Nested):
         >>> ipc.Array.from_buffers("int8", 2, [None, bytes([1, 2, 3])], offset=1).to_pylist()
         [2, 3]
         """
-        from arrowipc.values.from_python import array_from_buffers
+        from arrowipc.decode.from_buffers import array_from_buffers
 
         return array_from_buffers(type, length, buffers, null_count, offset, children)
 

@@ -77,8 +77,8 @@ class Column(_Elements):
         DataType(int8)
         """
         from arrowipc.datatypes import Dictionary
+        from arrowipc.derived.casts import cast
         from arrowipc.types import as_type
-        from arrowipc.values.casts import cast
 
         if not check_flag("safe", safe):
             raise UnsupportedError(
@@ -104,13 +104,13 @@ class Column(_Elements):
     def dictionary_decode(self) -> Self:
         """Return the elements of a dictionary-encoded column as plain ones; others as they are."""
         from arrowipc.datatypes import Dictionary
-        from arrowipc.values.dictionary_encode import decoded
+        from arrowipc.derived.dictionary_encode import decoded
 
         return self._each(decoded) if isinstance(self.field.type, Dictionary) else self
 
     def unique(self) -> Array:
         """Return the distinct elements, in the order of their first occurrence; null is one of them."""
-        from arrowipc.values.dictionary_encode import unique
+        from arrowipc.derived.dictionary_encode import unique
 
         return unique(self.dictionary_decode()._whole())
 
@@ -123,13 +123,13 @@ class Column(_Elements):
         >>> ipc.array(["a", None, "a"]).value_counts().to_pylist()
         [{'values': 'a', 'counts': 2}, {'values': None, 'counts': 1}]
         """
-        from arrowipc.values.computed import value_counts
+        from arrowipc.derived.computed import value_counts
 
         return value_counts(self)
 
     def index(self, value: Any, start: int | None = None, end: int | None = None) -> int:
         """Return where the first element is that equals `value`, among those from `start` to `end`; -1: nowhere."""
-        from arrowipc.values.computed import index
+        from arrowipc.derived.computed import index
 
         return index(self, value, start, end)
 
@@ -139,7 +139,7 @@ class Column(_Elements):
 
     def is_nan(self) -> Self:
         """Return whether each number is NaN, as booleans; null where it is null."""
-        from arrowipc.values.computed import is_nan
+        from arrowipc.derived.computed import is_nan
 
         return self._each(is_nan)
 

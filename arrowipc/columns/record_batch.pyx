@@ -208,7 +208,7 @@ cdef class RecordBatch(Columns, Tabular):
         ({'x': [10, 30]}, {'x': [20, 30]})
         """
         if is_expression(mask):
-            from arrowipc.values.computed import mask_by
+            from arrowipc.derived.computed import mask_by
 
             mask = mask_by(self, mask)
         if is_conditions(mask):
@@ -344,7 +344,7 @@ cdef class RecordBatch(Columns, Tabular):
         >>> ipc.RecordBatch.from_buffers(schema, 3, [(3, 1)], [bytes([0b101]), bytes(3)]).to_pydict()
         {'x': [0, None, 0]}
         """
-        from arrowipc.values.from_python import from_buffers
+        from arrowipc.decode.from_buffers import from_buffers
 
         return from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_metadata, validate, limits)
 

@@ -254,7 +254,7 @@ class Tabular(_Rows):
         >>> rows.sort_by([("x", "descending"), "y"])["y"].to_pylist()
         ['a', 'd', 'c', 'b']
         """
-        from arrowipc.values.computed import sorted_rows
+        from arrowipc.derived.computed import sorted_rows
 
         return self.take(sorted_rows(self, sorting))
 
@@ -392,7 +392,7 @@ class Tabular(_Rows):
 
         Raises FormatError if values are broken.
         """
-        from arrowipc.values.from_python import prove
+        from arrowipc.decode.from_buffers import prove
 
         for batch in self._pieces() if check_flag("full", full) else ():
             prove(batch)

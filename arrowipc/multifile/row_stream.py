@@ -9,11 +9,11 @@ from itertools import chain
 import numpy as np
 
 from arrowipc.arguments import check_flag, check_integer, described
+from arrowipc.derived.dictionary_encode import rebatch
 from arrowipc.errors import UsageError, missing_package
 from arrowipc.multifile.rows import RowDataset, Samples
 from arrowipc.reader import BatchReader
 from arrowipc.tables import Table
-from arrowipc.values.dictionary_encode import rebatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

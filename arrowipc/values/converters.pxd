@@ -4,15 +4,6 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from arrowipc._core cimport Columns, Plan
 from arrowipc.inline.plan cimport ColumnsData, PlanData
 
-cdef enum Outcome:
-    MISFIT = 0              # the type cannot hold the value
-    STORED = 1
-    IS_NULL = 2             # the value stands for null (NaT)
-
-cdef int whole(object value, int64_t* out) except -1
-cdef bint is_numpy(object value, str name) except -1
-
-
 cdef enum:
     MAX_NESTED = 128        # types nest 64 levels; nothing pushes more than one of `above` per level
 

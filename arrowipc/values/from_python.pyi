@@ -1,14 +1,12 @@
 """Batches and arrays made of Python lists, NumPy arrays and arrays of ours, column by column."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, SupportsIndex
+from typing import Any, SupportsIndex
 
-from arrowipc._core import Columns, ReadableBuffer
 from arrowipc.arguments import MetadataLike
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.datatypes import Field
-from arrowipc.limits import Limits
 from arrowipc.schemas import Schema
 from arrowipc.types import TypeLike
 
@@ -26,15 +24,3 @@ def add_to_each(
 ) -> list[RecordBatch]: ...
 def build_array(values: Any, type: TypeLike | None = None) -> Array: ...
 def fill_null(array: Array, value: Any) -> Array: ...
-def prove(columns: Columns) -> None: ...
-def from_buffers(
-    schema: Schema,
-    length: SupportsIndex,
-    nodes: Iterable[tuple[SupportsIndex, SupportsIndex]],
-    buffers: Iterable[ReadableBuffer | None],
-    variadic: Iterable[SupportsIndex],
-    dictionaries: Iterable[Array | None],
-    custom_metadata: MetadataLike,
-    level: Literal["none", "full", "strict"],
-    limits: Limits | None,
-) -> RecordBatch: ...

@@ -110,7 +110,7 @@ def test_projection_does_not_change_what_is_told():
 
 
 def test_columns_that_nobody_can_read_are_no_reason_not_to_filter(tmp_path: Path):
-    import polars as pl
+    pl = pytest.importorskip("polars")
 
     frame = pl.DataFrame({"x": [1, 2, 3], "wide": pl.Series([1, 2, 3], dtype=pl.Int128)})
     frame.write_ipc(tmp_path / "x.arrow")

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 import arrowipc as ipc
 from arrowipc import types
+from arrowipc.derived import dictionary_encode
 from arrowipc.tensors import extension_columns
-from arrowipc.values import dictionary_encode, inference
+from arrowipc.values import inference
 from helpers import arrays, arrow_columns, optional
 
 pd = optional("pandas")

@@ -7,9 +7,9 @@ from helpers import golden
 from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
+from arrowipc.derived.dictionary_encode import dictionary_decode, dictionary_encode, rebatch
 from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
 from arrowipc.types import Dictionary, field, float64, int8, int32, list_, run_end_encoded, struct, utf8, utf8_view
-from arrowipc.values.dictionary_encode import dictionary_decode, dictionary_encode, rebatch
 
 CASES = golden.cases()
 WORDS = ["a", None, "b", "a", "a text of more than twelve bytes", None]

@@ -12,7 +12,7 @@ from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
 from arrowipc import UsageError, types
-from arrowipc.values.dictionary_encode import dictionary_encode
+from arrowipc.derived.dictionary_encode import dictionary_encode
 
 
 def test_names_that_repeat_or_hold_dots_mean_what_they_meant() -> None:

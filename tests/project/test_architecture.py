@@ -32,15 +32,15 @@ UPWARD_TABLE = {
     "reader": "stream_readers",
     # Arrays and batches: PyCapsule methods, constructors, other libraries, pickles, text, NumPy, serialize().
     "columns.array": "cdata.export cdata.import_array columns.record_batch columns.take columns.truncate tensors.dense "
-    "values.from_python values.pickling values.to_numpy",
-    "columns.column": "columns.array columns.record_batch columns.take values.casts values.computed "
-    "values.dictionary_encode values.from_python values.libraries values.repr values.to_pandas",
+    "decode.from_buffers values.from_python values.pickling values.to_numpy",
+    "columns.column": "columns.array columns.record_batch columns.take derived.casts derived.computed "
+    "derived.dictionary_encode values.from_python values.libraries values.repr values.to_pandas",
     "columns.record_batch": "cdata.export cdata.import_array columns.take distinct.unifier filters.row_filters "
-    "values.computed values.from_python values.pickling values.repr encode.batch_writer",
-    "columns.tabular": "columns.array columns.record_batch tensors.dense values.computed values.from_python "
-    "values.libraries values.to_numpy values.to_pandas",
+    "derived.computed decode.from_buffers values.from_python values.pickling values.repr encode.batch_writer",
+    "columns.tabular": "columns.array columns.record_batch tensors.dense derived.computed decode.from_buffers "
+    "values.from_python values.libraries values.to_numpy values.to_pandas",
     # Arrays of another type than a schema asks for.
-    "values.from_python": "values.casts",
+    "values.from_python": "derived.casts",
     # Types and schemas: the PyCapsule method, comparison with those of others, children by name, text, serialize(),
     # empty_table().
     "datatypes": "cdata.export cdata.import_array schemas",

@@ -60,7 +60,7 @@ def cast(array: Array, type: TypeLike) -> Array:
 def _by_numpy(convert: Callable[[ModuleType], Any]) -> Array | None:
     """The column as NumPy converts it; None where it is not there, or not all values fit."""
     try:
-        from arrowipc.values import fast_casts
+        from arrowipc.derived import fast_casts
     except ImportError:
         return None
     return convert(fast_casts)  # type: ignore[no-any-return]

@@ -36,7 +36,7 @@ def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch
     Examples
     --------
     >>> import arrowipc as ipc
-    >>> from arrowipc.values.dictionary_encode import dictionary_decode, dictionary_encode
+    >>> from arrowipc.derived.dictionary_encode import dictionary_decode, dictionary_encode
     >>> from arrowipc.types import field, utf8
     >>> batch = ipc.RecordBatch.from_pydict({"x": ["a", None, "a"]}, ipc.Schema([field("x", utf8())]))
     >>> encoded = dictionary_encode(batch, ["x"])
@@ -85,7 +85,7 @@ def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
     Examples
     --------
     >>> import arrowipc as ipc
-    >>> from arrowipc.values.dictionary_encode import rebatch
+    >>> from arrowipc.derived.dictionary_encode import rebatch
     >>> from arrowipc.types import field, int8
     >>> batch = ipc.RecordBatch.from_pydict({"x": [1, 2, 3]}, ipc.Schema([field("x", int8())]))
     >>> [each.to_pydict()["x"] for each in rebatch([batch, batch], 4)]
