@@ -1,4 +1,4 @@
-"""Arrays as other types: numbers and times by NumPy where all of them fit, else one value after the other."""
+"""Arrays as other types: by NumPy where all values fit, else one value after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from arrowipc.types import TypeLike
 
-_NUMBERS = at.Int, at.FloatingPoint
+_NUMBERS = at.Int | at.FloatingPoint
+_EXACT = at.Int | at.Decimal
+_WORDS = at.Utf8 | at.LargeUtf8 | at.Binary | at.LargeBinary
 _MOMENTS = at.Timestamp, at.Date
 _TIMES = at.Timestamp, at.Date, at.Time, at.Duration
 #: Unit -> how long it takes, in nanoseconds.
@@ -34,8 +36,12 @@ def cast(array: Array, type: TypeLike) -> Array:
         _check_times(source, target)
         lengths = [_LENGTH[kind.unit] for kind in (source, target)]  # type: ignore[attr-defined]
         made = _by_numpy(lambda fast: fast.times(integers_of(array), target, *lengths))
-    elif source != target and isinstance(source, _NUMBERS) and isinstance(target, _NUMBERS):
+    elif source != target and isinstance(source, _NUMBERS | at.Bool) and isinstance(target, _NUMBERS):
         made = _by_numpy(lambda fast: fast.numbers(array, target))
+    elif source != target and isinstance(source, _EXACT) and isinstance(target, _EXACT):
+        made = _by_numpy(lambda fast: fast.decimals(array, target))
+    elif isinstance(source, _WORDS) and isinstance(target, _WORDS):
+        made = _by_numpy(lambda fast: fast.words(array, target))
     if made is not None:
         return made
     if are_times:
@@ -109,7 +115,9 @@ def _converted(values: list[Any], source: at.DataType, target: at.DataType) -> l
     """Values that the target's class of Python has in another form."""
     if isinstance(source, at.FloatingPoint) and isinstance(target, at.Int):
         return [int(value) if value is not None and value.is_integer() else value for value in values]
-    if isinstance(source, at.Bool) and isinstance(target, at.Int):
+    if isinstance(source, at.Decimal) and isinstance(target, at.Int):
+        return [value if value is None or value != value.to_integral_value() else int(value) for value in values]
+    if isinstance(source, at.Bool) and isinstance(target, _NUMBERS):
         return [None if value is None else int(value) for value in values]
     if isinstance(source, at.TEXT) and isinstance(target, at.BYTES):
         return [None if value is None else value.encode() for value in values]

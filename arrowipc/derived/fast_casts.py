@@ -1,4 +1,4 @@
-"""Casts of whole columns of numbers and times by NumPy, where it is there and all values fit."""
+"""Casts of whole columns of numbers, decimals, times and text by NumPy, where it is there and all values fit."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import numpy as np
 
 from arrowipc import datatypes as at
 from arrowipc.columns.array import Array
-from arrowipc.values.to_numpy import split, stored_dtype
+from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.errors import FormatError
+from arrowipc.schemas import Field, Schema
+from arrowipc.values.to_numpy import split, stored_dtype, valid_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _DAY = 86_400 * 10**9
+_MOST = (1 << 63) - 1
 
 
 def numbers(array: Array, target: at.Int | at.FloatingPoint) -> Array | None:
@@ -20,8 +24,7 @@ def numbers(array: Array, target: at.Int | at.FloatingPoint) -> Array | None:
     values, valid = split(array)
     dtype = stored_dtype(target)
     assert dtype is not None
-    if valid is not None:
-        values = np.where(valid, values, values.dtype.type(0))  # under nulls may be anything
+    values = _zeroed(values, valid)
     with np.errstate(over="ignore", invalid="ignore"):
         converted = values.astype(dtype)
     if values.dtype.kind == "f" and dtype.kind == "f":
@@ -33,16 +36,80 @@ def numbers(array: Array, target: at.Int | at.FloatingPoint) -> Array | None:
             fits = max(-low, high) <= 1 << np.finfo(dtype).nmant + 1
         else:
             fits = np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max  # false of NaN, too
-            fits = fits and (values.dtype.kind != "f" or bool((values == np.trunc(values)).all()))
+            fits = fits and (values.dtype.kind != "f" or bool((converted.astype(values.dtype) == values).all()))
     if not fits:
         return None
     return _array_of(target, converted, valid)
 
 
+def decimals(array: Array, target: Any) -> Array | None:
+    """Integers and decimals as decimals or integers; None where some do not fit, or the numbers stored have 64 bits."""
+    values, valid = _unscaled(array)
+    if values is None:
+        return None
+    shift = getattr(target, "scale", 0) - getattr(array.type, "scale", 0)
+    factor = 10 ** abs(shift)
+    most = max(-values.min().item(), values.max().item()) if len(values) else 0
+    if factor > _MOST or (most > _MOST // factor if shift > 0 else not _are_multiples(values, factor)):
+        return None
+    values, most = (values * factor, most * factor) if shift > 0 else (values // factor, most // factor)
+    if isinstance(target, at.Int):
+        dtype = np.dtype(f"<{'i' if target.signed else 'u'}{target.bit_width // 8}")
+        low = values.min().item() if len(values) else 0
+        fits = np.iinfo(dtype).min <= low and most <= np.iinfo(dtype).max
+        return _array_of(target, values.astype(dtype), valid) if fits else None
+    if most >= 10**target.precision:
+        return None
+    if target.bit_width < 64:
+        return _array_of(target, values.astype("<i4"), valid)
+    limbs = np.empty((len(values), target.bit_width // 64), "<i8")
+    limbs[:, 0], limbs[:, 1:] = values, (values >> 63)[:, None]
+    return _array_of(target, limbs, valid)
+
+
+def _unscaled(array: Array) -> tuple[Any, Any]:
+    """The unscaled values of integers or decimals as int64, None where some have more bits; and which are not null."""
+    if isinstance(array.type, at.Int):
+        values, valid = split(array)
+        most = values.max().item() if len(values) else 0
+        return (_zeroed(values, valid).astype(np.int64) if most <= _MOST else None), valid
+    width = array.type.bit_width // 8
+    stored = np.frombuffer(array.buffers()[1] or b"", np.uint8)
+    stored = stored[array.offset * width : (array.offset + len(array)) * width]
+    limbs = stored.view("<i4" if width == 4 else "<i8").reshape(len(array), -1)
+    valid = valid_of(array)
+    values = _zeroed(limbs[:, 0], valid).astype(np.int64)
+    above = limbs[:, 1:] if valid is None else np.where(valid[:, None], limbs[:, 1:], 0)
+    return (values if (above == (values >> 63)[:, None]).all() else None), valid
+
+
+def _zeroed(values: Any, valid: Any) -> Any:
+    """The values with zeros under nulls, where may be anything."""
+    return values if valid is None else np.where(valid, values, values.dtype.type(0))
+
+
+def words(array: Array, target: Any) -> Array | None:
+    """Text or bytes behind offsets as another such type, over the same bytes; None where they are not UTF-8."""
+    _, offsets, data = array.buffers()
+    dtypes = ["<i8" if isinstance(kind, at.LargeUtf8 | at.LargeBinary) else "<i4" for kind in (array.type, target)]
+    ends = np.frombuffer(offsets or bytes(8), dtypes[0])[array.offset : array.offset + len(array) + 1]
+    if ends[-1] > np.iinfo(dtypes[1]).max:
+        return None
+    valid = valid_of(array)
+    bits = None if valid is None else np.packbits(valid, bitorder="little")
+    schema, nodes = Schema([Field("", target)]), [(len(array), -1)]
+    buffers = [bits, ends.astype(dtypes[1], copy=False), data]
+    try:
+        made = RecordBatch.from_buffers(schema, len(array), nodes, buffers, validate="full")
+    except FormatError:
+        return None
+    return made.column(0)
+
+
 def times(integers: Array, target: Any, old: int, new: int) -> Array | None:
     """Counts of units of `old` ns as those of `new` ns; None where some are not whole, or do not fit."""
     values, valid = split(integers)
-    values = values.astype(np.int64, copy=False) if valid is None else np.where(valid, values, np.int64(0))
+    values = _zeroed(values.astype(np.int64, copy=False), valid)
     low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
     smallest, largest = low * old // new, high * old // new
     dtype = np.dtype("<i4") if target == at.Date("day") or getattr(target, "bit_width", 64) == 32 else np.dtype("<i8")

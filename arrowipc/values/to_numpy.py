@@ -238,7 +238,7 @@ def split(array: Array) -> tuple[_Values, _Valid]:
         return _decoded(array, kind)
     if isinstance(kind, at.RunEndEncoded):
         return _repeated(array)
-    valid = _valid(array)
+    valid = valid_of(array)
     if isinstance(kind, at.FixedSizeList):
         values = _copied(array.children[0])
         return values.reshape(len(array), kind.list_size, *values.shape[1:]), valid
@@ -273,7 +273,7 @@ def _bits(array: Array, buffer: int) -> npt.NDArray[np.bool_]:
     return np.unpackbits(whole, bitorder="little")[start : start + len(array)].view(np.bool_)
 
 
-def _valid(array: Array) -> _Valid:
+def valid_of(array: Array) -> _Valid:
     """Which elements are not null; None when all are."""
     valid = _bits(array, 0) if array.null_count else None
     return None if valid is None or valid.all() else valid
@@ -300,7 +300,7 @@ def indices_of(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
 
     An index outside the dictionary is an error that names the row.
     """
-    dictionary, valid, indices = array.dictionary, _valid(array), _stored(array, stored_dtype(kind.index_type))
+    dictionary, valid, indices = array.dictionary, valid_of(array), _stored(array, stored_dtype(kind.index_type))
     if valid is not None:
         indices = np.where(valid, indices, indices.dtype.type(0))
     values = 0 if dictionary is None else len(dictionary)

@@ -3,6 +3,7 @@
 import datetime as dt
 import itertools
 import math
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ CASTS = {
     pa.uint64(): ([2**64 - 1, 7], "uint64"),
     pa.float32(): ([1.0, None, -2.0], "int8; int64; float; double"),
     pa.float64(): ([0.5, 3.0], "float; double"),
-    pa.bool_(): ([True, None], "int8; int64; uint64; bool"),
+    pa.bool_(): ([True, None], "int8; int64; uint64; float; double; bool"),
     pa.string(): (["a", None, "ü"], "string; large_string; binary; large_binary; dictionary"),
     pa.large_string(): (["", "b"], "string; large_string; binary; large_binary; dictionary"),
     pa.binary(): ([b"a", None], "string; large_string; binary; large_binary; fixed_size_binary[1]; dictionary"),
@@ -163,3 +164,51 @@ def test_a_schema_takes_arrays_of_other_types_where_nothing_is_lost():
     assert ipc.table(columns, schema=schema) == pa.table(columns).cast(pa.schema(schema))
     with pytest.raises(ipc.UsageError, match=r"column 'x'.*expected an array of int8.*row 0.*found int 1000"):
         ipc.table({**columns, "x": pa.array([1000, 1])}, schema=schema)
+
+
+DECIMALS = [
+    *(ipc.types.decimal128(precision, scale) for precision, scale in [(3, 0), (20, 2), (38, 6), (5, -2)]),
+    *(ipc.types.decimal32(7, 2), ipc.types.decimal64(18, 3), ipc.types.decimal256(60, 4), ipc.types.decimal256(4, 1)),
+]
+#: Of both signs; some have more than 64 bits where they are stored, or as the target stores them.
+AMOUNTS = [
+    "0",
+    "1",
+    "0.5",
+    "0.01",
+    "0.005",
+    "100",
+    "999",
+    "1000",
+    "12345",
+    "99999.99",
+    "92233720368547758.07",
+    "9e15",
+    "1e30",
+]
+
+
+@pytest.mark.parametrize("target", [*DECIMALS, ipc.types.int8(), ipc.types.uint64(), ipc.types.int64()], ids=str)
+@pytest.mark.parametrize("source", [*DECIMALS, ipc.types.int16(), ipc.types.int64(), ipc.types.uint64()], ids=str)
+def test_decimals_and_integers_are_cast_exactly_or_not_at_all(source, target):
+    amounts = [number for each in AMOUNTS for number in (Decimal(each), -Decimal(each))]
+    held = [number for number in amounts if holds(source, number)]
+    fitting = [number for number in held if holds(target, number)]
+    array = ipc.array([*map(as_stored(source), held[:1] + fitting), None], source)[1:]
+    assert array.cast(target).to_pylist() == [*fitting, None]
+    for number in set(held) - set(fitting):
+        with pytest.raises(ipc.UsageError, match="row 2: expected"):
+            ipc.array([0, None, as_stored(source)(number)], source).cast(target)
+
+
+def holds(kind, number):
+    """Whether a type has a number with all its digits."""
+    if isinstance(kind, ipc.types.Decimal):
+        unscaled = number.scaleb(kind.scale)
+        return unscaled == unscaled.to_integral_value() and abs(unscaled) < 10**kind.precision
+    low = -(2 ** (kind.bit_width - 1)) if kind.signed else 0
+    return number == int(number) and low <= number < low + 2**kind.bit_width
+
+
+def as_stored(kind):
+    return (lambda number: number) if isinstance(kind, ipc.types.Decimal) else int
