@@ -108,7 +108,16 @@ CASTS = (
     "float64 float32",
     "small ints with nulls float64",
     "timestamp timestamp[s]",
+    "decimal128 decimal128(30,4)",
+    "short text large_string",
 )
+TARGETS = {"timestamp[s]": pa.timestamp("s"), "decimal128(30,4)": pa.decimal128(30, 4)}
+#: Conditions that a tenth of the numbers pass, and few texts.
+CONDITIONS: dict[str, tuple[str, Any]] = {
+    "float64": ("<", 0.1),
+    "small ints": ("<", 10),
+    "short text": ("==", "name 7"),
+}
 
 
 @question("{what}: a column", "pyarrow, arrowipc", unit="value", per=COUNT)
@@ -116,6 +125,7 @@ CASTS = (
     ("what", "kind"),
     [
         *(("cast", each) for each in CASTS),
+        *(("condition", each) for each in CONDITIONS),
         ("sort_by", "int64"),
         ("sort_by", "short text"),
         ("value_counts", "small ints"),
@@ -126,11 +136,13 @@ def test_computed(what: str, kind: str) -> Runs:
     theirs = column(kind.replace("timestamp", "small ints"), COUNT)
     if kind == "timestamp":
         theirs = pc.multiply(theirs, 10**6).cast(pa.timestamp("us"))
-    rows, to = pa.record_batch([theirs], ["x"]), {"timestamp[s]": pa.timestamp("s")}.get(target, target)
+    rows, to = pa.record_batch([theirs], ["x"]), TARGETS.get(target, target)
     ours, our_rows = arrowipc.Array.from_arrow(theirs), arrowipc.RecordBatch.from_arrow(rows)
-    our_type = arrowipc.types.timestamp("s") if target == "timestamp[s]" else to
+    op, literal = CONDITIONS.get(kind, ("", None))
+    passes = {"<": pc.field("x") < literal, "==": pc.field("x") == literal}.get(op)
     runs: dict[str, tuple[Any, Any]] = {
-        "cast": (lambda: len(theirs.cast(to)), lambda: len(ours.cast(our_type))),
+        "cast": (lambda: len(theirs.cast(to)), lambda: len(ours.cast(to))),
+        "condition": (lambda: rows.filter(passes).num_rows, lambda: our_rows.filter(("x", op, literal)).num_rows),
         "sort_by": (lambda: rows.sort_by("x").num_rows, lambda: our_rows.sort_by("x").num_rows),
         "value_counts": (lambda: len(theirs.value_counts()), lambda: len(ours.value_counts())),
     }

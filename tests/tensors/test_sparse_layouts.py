@@ -244,7 +244,7 @@ KINDS = [getattr(scipy_sparse, f"{name}_{kind}") for kind in ("array", "matrix")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1", "?"])
 def test_scipy_in_each_layout(kind, dtype):
-    matrix = kind(DENSE.astype(dtype))
+    matrix = kind(np.abs(DENSE).astype(dtype))  # of negative ones, each processor makes other bytes
     for layout in LAYOUTS[:3]:
         tensor = layout.from_scipy(matrix)
         assert np.array_equal(tensor.to_dense(), matrix.toarray())
@@ -252,7 +252,8 @@ def test_scipy_in_each_layout(kind, dtype):
         assert back.format == layout.layout.lower()
         assert np.array_equal(back.toarray(), matrix.toarray())
         stored = tensor.to_dense()
-        assert np.array_equal((back @ back.T).toarray(), stored @ stored.T)
+        product = np.einsum("ij,kj->ik", stored, stored)  # emulated processors set flags in BLAS, which NumPy warns of
+        assert np.array_equal((back @ back.T).toarray(), product)
     assert type(from_any(matrix)).layout == matrix.format.upper()
 
 
