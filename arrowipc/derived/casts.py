@@ -40,6 +40,8 @@ def cast(array: Array, type: TypeLike) -> Array:
         made = _by_numpy(lambda fast: fast.numbers(array, target))
     elif source != target and isinstance(source, _EXACT) and isinstance(target, _EXACT):
         made = _by_numpy(lambda fast: fast.decimals(array, target))
+    elif isinstance(source, at.Dictionary) and not isinstance(target, at.Dictionary):
+        made = _by_numpy(lambda fast: fast.decoded_as(array, target))
     elif isinstance(source, _WORDS) and isinstance(target, _WORDS):
         made = _by_numpy(lambda fast: fast.words(array, target))
     if made is not None:

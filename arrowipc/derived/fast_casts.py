@@ -7,6 +7,7 @@ import numpy as np
 from arrowipc import datatypes as at
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.derived.dictionary_encode import decoded
 from arrowipc.errors import FormatError
 from arrowipc.schemas import Field, Schema
 from arrowipc.values.to_numpy import split, stored_dtype, valid_of
@@ -86,6 +87,11 @@ def _unscaled(array: Array) -> tuple[Any, Any]:
 def _zeroed(values: Any, valid: Any) -> Any:
     """The values with zeros under nulls, where may be anything."""
     return values if valid is None else np.where(valid, values, values.dtype.type(0))
+
+
+def decoded_as(array: Array, target: Any) -> Array | None:
+    """The values of a dictionary-encoded column as they are; None where they are of another type."""
+    return decoded(array) if array.type.value_type == target else None
 
 
 def words(array: Array, target: Any) -> Array | None:
