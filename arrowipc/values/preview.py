@@ -36,6 +36,8 @@ ITEM_WIDTH = 40
 #: Types with more nodes than this print their kind and number of children only.
 TYPE_NODES = 200
 
+#: Types whose values are read as Python values, most frequent first.
+FIXED = (at.Int, at.FloatingPoint, at.Bool, at.Timestamp, at.Date, at.Decimal, at.Time, at.Duration, at.Interval)
 VIEWS = (at.Utf8View, at.BinaryView)
 WIDE = (at.LargeList, at.LargeListView, at.LargeUtf8, at.LargeBinary)
 
@@ -113,6 +115,8 @@ def _text(array: Any, i: int, width: int, depth: int, quotes: bool = True) -> st
     kind = array.type
     if not 0 <= i < len(array):
         raise IndexError(f"element {i} of {len(array)}")  # offsets that nobody has validated
+    if isinstance(kind, FIXED):
+        return scalar_text(array.slice(i, 1).to_pylist(extensions=_SHOWN)[0], kind)
     if isinstance(kind, at.Union):
         return _text(*_member(array, i), width, depth, quotes)
     if isinstance(kind, at.RunEndEncoded):
