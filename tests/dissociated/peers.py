@@ -116,6 +116,20 @@ def words() -> list[pa.RecordBatch]:
     ]
 
 
+def shapes() -> dict[str, pa.Table]:
+    """Streams of every shape: many batches and none, bodies of no bytes and large ones, long metadata, dictionaries."""
+    return {
+        "numbers": numbers(1000, batches=9),
+        "no batches": numbers(0, batches=0),
+        "no rows": numbers(0, batches=3),
+        "no columns": pa.table({"x": [1, 2]}).select([]),
+        "no bytes": pa.Table.from_batches([pa.record_batch({"n": pa.nulls(5)})] * 3),
+        "wide": pa.table({f"a column with a name of some length, {n}": [n, None] for n in range(3000)}),
+        "words": pa.Table.from_batches(words()),
+        "large": pa.table({"x": np.arange(1 << 20)}),
+    }
+
+
 def endless(size: int = 1 << 20) -> Iterator[pa.RecordBatch]:
     """Batches of so many bytes, each in memory of its own and full of its number: 0, 1, 2 ..."""
     for number in itertools.count():
