@@ -131,21 +131,22 @@ SOURCES = {
     "a table": lambda: ipc.Table.from_arrow(table()),
     "another library's table": table,
     "a batch": lambda: ipc.RecordBatch.from_arrow(table(1).to_batches()[0]),
+    "what is prepared": lambda: dissociated.Prepared(lambda: iter(table().to_batches())),
 }
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_tables_lie_in_shared_memory_once_for_all_clients(kind):
-    source = SOURCES[kind]()
-    with dissociated.Server({"t": source}, "shm") as server:
+def test_d081_tables_lie_in_shared_memory_once_for_all_clients(kind):
+    count = 1 if kind == "a batch" else 4
+    with dissociated.Server({"t": SOURCES[kind]()}, "shm") as server:
         assert state_of(server.memory).blocks == 0  # before somebody asks
         found = [read(server) for _ in range(4)]
-        assert all(each.equals(pa.table(source)) for each in found)
-        assert state_of(server.memory).blocks == len(found[0].to_batches())
-        assert state_of(server.memory).segments == 1
+        assert all(each.equals(table(count)) for each in found)
+        assert (state_of(server.memory).segments, state_of(server.memory).blocks) == (1, count)
         del found
         until_collected(lambda: server.num_clients == 0, "everything is given back")
-        assert state_of(server.memory).blocks == len(pa.table(source).to_batches())
+        assert state_of(server.memory).blocks == count  # the source holds them
+        assert read(server).equals(table(count))
 
 
 def test_what_may_change_is_read_anew_for_each_client():

@@ -42,11 +42,11 @@ from helpers.arrays import stored
 from helpers.processes import run_function
 
 import arrowipc as ipc
-from arrowipc import MessageReader, dissociated
+from arrowipc import dissociated
 from arrowipc.decode.framing import Message
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs, write_places
 from arrowipc.dissociated.memory.arena import SEALS, Arena
-from arrowipc.dissociated.served import Prepared, ReadyMessages, messages_of
+from arrowipc.dissociated.served import ReadyMessages, messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.shared import open_peer_memory
 from arrowipc.dissociated.transports.sockets import HEADER, HELLO, TAGGED, SocketConnection
@@ -68,12 +68,6 @@ def lent(source: Any, transport_options: Any = None, **options: Any) -> Iterator
 
 
 # -- what is written -----------------------------------------------------------------------------------------
-
-
-def test_d050_addresses_and_lengths_are_little_endian():
-    found = message(rows=3)
-    body = write_pairs(found, 0x0102_0304_0506_0740)
-    assert bytes.fromhex("4007060504030201") in body
 
 
 def test_d051_buffers_that_lie_anywhere_are_told_of_as_they_lie():
@@ -216,16 +210,6 @@ def test_d057_buffers_in_shared_memory_are_aligned():
         for found in reader:
             for column in pa.record_batch(found).columns:
                 assert all(each is None or each.address % 64 == 0 for each in column.buffers())
-
-
-def test_d058_a_big_endian_stream_keeps_little_endian_pairs(arrow_data: Path):
-    folder = arrow_data / "arrow-ipc-stream/integration/1.0.0-bigendian"
-    for name in ("generated_datetime.stream", "generated_nested.stream"):
-        data = (folder / name).read_bytes()
-        expected = list(ipc.open_stream(data))
-        with lent(lambda data=data: ReadyMessages(MessageReader(data))) as (_, reader, placed):
-            assert list(reader) == expected
-            assert all(read_pairs(each[0])[1] for each in placed)
 
 
 # -- who holds what ------------------------------------------------------------------------------------------
@@ -460,28 +444,6 @@ def test_d090_the_same_bytes_named_very_often_are_not_multiplied():
 
 
 # -- bodies that are placed once -----------------------------------------------------------------------------
-
-
-def test_d081_a_body_that_is_prepared_lies_in_memory_once_for_all_clients():
-    source = Prepared(lambda: iter([batch(0, 5000), batch(1, 5000)]))
-    with dissociated.Server({"n": source}, "shm", transport_options=telling()) as server:
-        placed = record(server.memory)
-        readers = [dissociated.connect(server.uri, "n", timeout=PATIENCE) for _ in range(4)]
-        kept = [list(reader) for reader in readers]
-        for one in kept:
-            assert is_batch(one[0], 0, 5000)
-            assert is_batch(one[1], 1, 5000)
-        assert (state_of(server.memory).segments, state_of(server.memory).blocks) == (1, 2)
-        assert len({each[0] for each in placed}) == 2
-        assert len(placed) == 8
-        del one
-        kept.clear()
-        for reader in readers:
-            reader.close()
-        until(lambda: server.num_clients == 0, "the clients are gone")
-        assert state_of(server.memory).blocks == 2  # the source holds them
-        with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
-            assert is_batch(reader.read_next_batch(), 0, 5000)
 
 
 def test_batches_that_were_read_from_an_arena_are_served_from_where_they_lie(arena):
