@@ -11,7 +11,6 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
@@ -25,7 +24,7 @@ from arrowipc import dissociated as served
 from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated import protocol, schemes
 from arrowipc.dissociated.client import Client
-from arrowipc.dissociated.connection import Connection, Frame
+from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.protocol import Arrival, Incoming
 from arrowipc.dissociated.transports.sockets import SocketConnection
@@ -171,28 +170,6 @@ class OneByOne(SocketConnection):
 
     send_messages = Connection.send_messages
     receive_run = Connection.receive_run
-
-
-class Weathered(OneByOne):
-    """A connection to which something happens: `weather` says for each message what arrives now, and in which order."""
-
-    weather: Callable[[Frame], Iterable[Frame]]
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._arrived: deque[Frame] = deque()
-
-    def receive(self) -> Frame | None:
-        while not self._arrived and (frame := super().receive()) is not None:
-            self._arrived.extend(self.weather(frame))
-        return self._arrived.popleft() if self._arrived else None
-
-    @property
-    def at_end(self) -> bool:
-        return not self._arrived and super().at_end
-
-    def prepare_wait(self) -> bool:
-        return not self._arrived and super().prepare_wait()
 
 
 @contextlib.contextmanager

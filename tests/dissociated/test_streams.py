@@ -264,29 +264,6 @@ def test_d022_streams_at_once_do_not_mix(transport):
         assert_equal(table, tables[key[0]])
 
 
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_d023_a_second_request_waits_for_the_first_stream_to_end(transport):
-    streams = {"a": peers.numbers(1, 3), "b": peers.numbers(2, 2)}
-    with dissociated.Server(streams, transport) as server, peers.connected(server, b"a", b"b") as connection:
-        tags = [frame.tag for frame in received(connection, 8 + 6)]
-    assert tags == [None, None, 1, None, 2, None, 3, None, None, None, 1, None, 2, None]
-
-
-def test_more_requests_than_one_can_wait_for_are_refused():
-    def ask_and_wait(connection, tag):
-        for _ in range(200):  # the server may be gone before all of them are sent
-            connection.send(tag, [b"t"])
-        received(connection, 1000)
-
-    with (
-        dissociated.Server({"t": pa.table({"x": np.arange(8 << 20)})}, "tcp") as server,
-        peers.connected(server, b"t") as connection,
-        pytest.raises((EOFError, ConnectionError)),
-    ):
-        ask_and_wait(connection, server.uri.want_data)
-    assert "asked for more than 64 streams" in server.errors[0]
-
-
 # -- what arrives --------------------------------------------------------------------------------------------
 
 
