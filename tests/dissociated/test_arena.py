@@ -11,6 +11,7 @@ from dissociated import peers
 from dissociated.lent_memory import MIB, Holder, NoConnection, message, state_of
 from dissociated.peers import until, until_collected
 from helpers import arrow_columns
+from helpers.arrays import stored
 from helpers.processes import in_threads
 
 import arrowipc as ipc
@@ -195,8 +196,10 @@ def path(tmp_path):
 
 @pytest.mark.parametrize("transport", ["tcp", "unix", "shm", "file"])
 @pytest.mark.parametrize("kind", [str, os.fspath, StoredFile])
-def test_a_path_names_a_file_to_serve(path, transport, kind, monkeypatch):
-    monkeypatch.chdir(path.parent)
+@pytest.mark.parametrize("ending", ["arrow", "arrows"])
+def test_a_path_names_a_file_to_serve(tmp_path, transport, kind, ending, monkeypatch):
+    path = stored(tmp_path / f"t.{ending}", table().to_batches())
+    monkeypatch.chdir(tmp_path)
     with dissociated.Server({"t": kind(path.name) if kind is not os.fspath else path}, transport) as server:
         monkeypatch.chdir("/")
         for _ in range(2):
@@ -204,7 +207,7 @@ def test_a_path_names_a_file_to_serve(path, transport, kind, monkeypatch):
         if transport == "file":
             with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
                 assert sum(map(len, reader)) == 4 * ROWS
-                assert reader.num_bodies_sent == 0
+                assert reader.num_bodies_sent == 0  # both sides map the file
 
 
 @pytest.mark.parametrize("transport", ["tcp", "shm"])

@@ -160,14 +160,16 @@ def changed(data: bytes, chance: random.Random) -> bytes:
 
 
 def mixed(parts: list[peers.Sent], chance: random.Random) -> list[peers.Sent]:
-    """Messages are swapped, come again, are missing, or have other tags; the first stays."""
+    """Messages change places, come again, are missing, or have other tags; the first one stays."""
     found = list(parts)
     for _ in range(chance.randrange(1, 4)):
         i, j = chance.randrange(1, len(found)), chance.randrange(1, len(found))
         tag, body = found[i]
         other = tag if tag is None else tag | chance.choice((1 << 56, 1 << 40, 1 << 55, 8))
-        i, instead = chance.choice([(i, [found[j]]), (i, [found[j], found[i]]), (i, []), (i, [(other, body)])])
-        found[i : i + 1] = instead
+        if chance.random() < 0.25:
+            found[i], found[j] = found[j], found[i]
+        else:
+            found[i : i + 1] = chance.choice([[found[j], found[i]], [], [(other, body)]])
     return found
 
 

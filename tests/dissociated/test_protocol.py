@@ -20,18 +20,11 @@ from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
 from arrowipc.dissociated.protocol import (
     REASONS,
     Arrival,
-    BodyType,
     Incoming,
-    Outgoing,
     Reason,
-    body_tag,
     check_offered_tag,
-    end_of_stream,
     free_data_body,
-    metadata_prefix,
     parse_free_data,
-    parse_metadata,
-    split_tag,
 )
 from arrowipc.dissociated.session import Roles
 from arrowipc.dissociated.uri import new_tag
@@ -55,25 +48,6 @@ def begun(**options) -> Incoming:
 
 
 # -- metadata ------------------------------------------------------------------------------------------------
-
-
-def test_d007_d024_d027_d032_metadata_has_a_type_and_a_little_endian_number_from_0_on():
-    assert metadata_prefix(0x01020304) == b"\x01\x04\x03\x02\x01"
-    assert end_of_stream(2**32 - 1) == b"\x00\xff\xff\xff\xff"
-    assert parse_metadata(b"\x01\x04\x03\x02\x01abc") == (0x01020304, b"abc")
-    assert parse_metadata(bytearray(b"\x00\x05\x00\x00\x00")) == (5, None)
-    outgoing = Outgoing()
-    assert [outgoing.number() for _ in PARTS] == list(range(len(PARTS)))
-    assert outgoing.end() == peers.end(len(PARTS))[1]
-
-
-@pytest.mark.parametrize("number", [0, 1, 0x01020304, 2**31, 2**32 - 1])
-@pytest.mark.parametrize("kind", list(BodyType))
-def test_d007_d042_d043_d044_a_tag_is_number_and_type_and_nothing_else(number, kind):
-    tag = body_tag(number, kind)
-    assert tag == kind << 56 | number
-    assert split_tag(tag) == (number, kind)
-    assert peers.frame(tag, b"")[8:16] == tag.to_bytes(8, "little")
 
 
 @pytest.mark.parametrize("shift", range(9))

@@ -38,7 +38,6 @@ from dissociated.lent_memory import (
     until,
 )
 from helpers import forge
-from helpers.arrays import stored
 from helpers.processes import run_function
 
 import arrowipc as ipc
@@ -224,18 +223,6 @@ def test_d057_buffers_in_shared_memory_are_aligned():
 
 
 # -- who holds what ------------------------------------------------------------------------------------------
-
-
-def test_d072_a_client_that_holds_a_batch_sees_it_unchanged_while_the_rest_streams_by():
-    memory = {"capacity": 8 * MIB, "segment_bytes": 4 * MIB}
-    with lent(lambda: (batch(number, 20_000) for number in range(40)), memory) as (_, reader, placed):
-        first = reader.read_next_batch()
-        for number, found in enumerate(reader, 1):
-            assert is_batch(found, number, 20_000)
-            assert is_batch(first, 0, 20_000)
-        addresses = [each[1][0] for each in placed if each is not None]
-        assert len(set(addresses)) < len(addresses)  # memory was used again
-        assert addresses.count(addresses[0]) == 1  # and not that of the batch that is held
 
 
 def test_d076_d078_d079_memory_that_another_library_holds_is_not_given_back_and_the_connection_stays():
@@ -479,27 +466,6 @@ def test_handles_that_mean_nothing_are_errors(handle):
 
 
 # -- files -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("ending", ["arrow", "arrows"])
-def test_files_are_mapped_by_both_sides_and_nothing_is_copied(tmp_path, ending):
-    path = stored(tmp_path / f"x.{ending}", [batch(number) for number in range(3)])
-    with dissociated.Server({"": path}, "file", transport_options=telling("file")) as server:
-        placed = record(server.memory)
-        with dissociated.connect(server.uri, timeout=PATIENCE) as reader:
-            kept = list(reader)
-        assert len(placed) == 3
-        assert all(each is not None for each in placed)
-        data = path.read_bytes()
-        for each, found in zip(placed, kept, strict=True):
-            _, places = read_pairs(each[0])
-            address, _length = next(place for place in places if place[1])
-            assert data[address : address + 8000] == b"".join(
-                value.to_bytes(8, "little") for value in found.column(0).to_pylist()
-            )
-        del found
-        kept.clear()
-        until(lambda: server.num_clients == 0, "the client gave everything back")
 
 
 def test_files_that_are_none_or_became_shorter_are_errors(tmp_path):

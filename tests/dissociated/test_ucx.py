@@ -427,14 +427,15 @@ def test_libraries_of_two_versions_refuse_each_other_with_a_word_about_that() ->
 
 
 @pytest.mark.parametrize(
-    "address", [64, (1 << 64) - 4096, *(pytest.param(each, marks=pytest.mark.slow) for each in (1 << 47, 1 << 63))]
+    "address", [64, (1 << 64) - (9 << 20), *(pytest.param(1 << n, marks=pytest.mark.slow) for n in (47, 63))]
 )
 @some_library
 def test_d053_pairs_outside_the_servers_memory_are_refused(library: str, address: int) -> None:
     """UCX computes an address for each of them, and says that it is fine."""
-    pairs = struct.pack("<4Q", 2048, 1, address, 2048).hex()
+    pairs = struct.pack("<4Q", 8 << 20, 1, address, 8 << 20).hex()
     with peer(serve, library, SHARED, "peer", 16 << 20, pairs) as server:
-        assert refused(library, tells(server)[0]).startswith("FormatError")
+        said = refused(library, tells(server)[0])
+        assert re.match(r"FormatError: .* which do not lie in the memory that its remote_handle opens", said)
 
 
 @pytest.mark.campaign
