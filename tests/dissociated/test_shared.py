@@ -325,7 +325,7 @@ def test_d086_leases_end_whichever_message_the_client_does_not_get_any_more(aren
 def test_d086_a_client_lets_go_of_segments_that_its_server_let_go_of():
     """They would keep pages that nobody else has any more, for as long as the connection lives."""
     with (
-        dissociated.Server({"n": batch(0)}, "shm", transport_options=telling()) as server,
+        dissociated.Server({"n": lambda: batch(0)}, "shm", transport_options=telling()) as server,
         dissociated.Channel(server.uri, timeout=PATIENCE) as channel,
     ):
         held = []  # in the first segment

@@ -347,6 +347,20 @@ def test_d068_the_metadata_connection_may_close_before_the_bodies_come():
     data_server.close()
 
 
+def test_each_connection_brings_its_own_stream():
+    sent = peers.dissociated(peers.written(peers.numbers()))
+    for strays, words in (
+        (sent[1], "metadata over the connection for bodies"),
+        (sent[2], "a body over .* for metadata"),
+    ):
+        (meta, meta_server), (data, data_server) = peers.socket_pair(), peers.socket_pair()
+        meta_server.send(None, [sent[0][1]])
+        with meta_server, data_server, peers.client_of((meta, data)) as reader:
+            (data_server if strays[0] is None else meta_server).send(strays[0], [strays[1]])
+            with pytest.raises(FormatError, match=words):
+                reader.read_next_batch()
+
+
 # -- channels ------------------------------------------------------------------------------------------------
 
 SHARING = ("tcp", "unix", "shm")
