@@ -254,17 +254,6 @@ async def test_blocking_readers_and_writers_name_aio():
 async def test_anyio_streams():
     anyio = pytest.importorskip("anyio")
 
-    send, receive = anyio.create_memory_object_stream(3)
-    async with send, receive, anyio.create_task_group() as group:
-
-        async def write() -> None:
-            async with send:
-                async for chunk in aio.encode(ipc.open_stream(LONG).read_all()):
-                    await send.send(chunk)
-
-        group.start_soon(write)
-        assert (await aio.open_stream(receive).read_all()).equals(ipc.open_stream(LONG).read_all())
-
     async def serve(client: Any) -> None:
         async with client:
             async for chunk in aio.encode(aio.open_stream(fed(LONG))):

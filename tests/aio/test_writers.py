@@ -86,35 +86,6 @@ async def test_chunks_are_bounded_and_taken_one_by_one():
     assert max(sizes) < 2 * CHUNK
 
 
-async def test_a_stream_writer_never_holds_more_than_its_mark():
-    most, got = 0, bytearray()
-
-    async def serve(reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        nonlocal most
-        written = client.write
-
-        def noted(data: bytes) -> None:
-            nonlocal most
-            written(data)
-            most = max(most, client.transport.get_write_buffer_size())
-
-        client.write = noted  # type: ignore[method-assign]
-        async for chunk in aio.encode([batch for _ in range(5) for batch in TABLE.to_batches()]):
-            client.write(chunk)
-            await client.drain()
-        client.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1")
-    async with server:
-        source, sink = await asyncio.open_connection(*server.sockets[0].getsockname())
-        await asyncio.sleep(0.2)  # until the kernel takes no more
-        while data := await source.read(5000):
-            got.extend(data)
-        sink.close()
-    assert ipc.open_stream(got).read_all().num_rows == 5 * len(TABLE)
-    assert 0 < most <= (1 << 16) + 2 * CHUNK
-
-
 async def test_a_stream_that_is_left_early_has_no_end():
     async def rows() -> Any:
         yield {"x": [1]}

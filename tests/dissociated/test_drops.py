@@ -328,17 +328,6 @@ def test_dropped_readers_of_files_leave_nothing(way, stage, ending, tmp_path):
             stage(open_it)
 
 
-@pytest.mark.parametrize("exists", [False, True])
-def test_dropped_writers_leave_nothing(exists, tmp_path):
-    path = tmp_path / "x.arrow"
-    if exists:
-        path.write_bytes(b"old")
-    with nothing_left(), pytest.warns(ResourceWarning, match="was never closed"):
-        ipc.new_file(path).write(list(batches()))
-    assert [each.name for each in tmp_path.iterdir()] == ["x.arrow"] * exists
-    assert not exists or path.read_bytes() == b"old"
-
-
 # -- forked children -----------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from arrowipc import Limits, dissociated
 from arrowipc.dissociated.protocol import NUMBERS
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.transports.message_runs import read_run, write_run
-from arrowipc.dissociated.transports.sockets import STAGE, SocketConnection
+from arrowipc.dissociated.transports.sockets import SocketConnection
 from arrowipc.errors import ArrowIpcError, FormatError, TruncatedError
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -184,21 +184,6 @@ def test_streams_changed_anywhere_and_in_their_order_give_the_same_batches_and_e
             assert one == other
             errors += one[1] is not None
     assert 0 < errors < 1000
-
-
-@pytest.mark.parametrize("rows", [1, 100, 3000, 9000])
-def test_batches_around_the_size_of_the_stage_come_through(rows):
-    # Messages that lie across the end of the stage, that fill it, and that are longer.
-    batch = pa.record_batch({"x": np.arange(rows)})
-    count = max(3, 3 * STAGE // (8 * rows + 300))
-    data = [batch] * count
-    with dissociated.Server(lambda name: data, "unix") as server:
-        for uri in (server.uri, server.uris):
-            with dissociated.connect(uri, timeout=peers.SECONDS) as reader:
-                found = list(reader)
-                assert len(found) == count
-                assert all(pa.record_batch(each).equals(batch) for each in found)
-                assert reader.num_bodies_sent == count
 
 
 @pytest.mark.parametrize("kind", ["pyarrow", "ours", "file", "reader"])
