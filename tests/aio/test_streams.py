@@ -204,6 +204,8 @@ async def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
     reader = aio.open_stream(torn())
     with pytest.raises(ConnectionResetError, match="gone"):
         await reader
+    with pytest.raises(ipc.TruncatedError, match="message 1"):
+        await aio.open_stream(Receives(SMALL[:100], itertools.repeat(9))).read_all()
     with pytest.raises(ipc.UsageError, match="expected bytes"):
         await aio.open_stream(pieces("text" * 100, itertools.repeat(9)))  # type: ignore[arg-type]
     for answer in (None, 5, True):
