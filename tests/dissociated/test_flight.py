@@ -234,15 +234,6 @@ def test_d092_alternatives_that_we_hand_out_are_not_taken_for_a_pair():
             assert reader.read_all().to_pydict() == {"x": [1, 2]}
 
 
-def test_d092_a_pair_of_our_servers_is_read_over_two_connections():
-    streams = {"x": pa.table({"x": [1, 2]})}
-    with dissociated.Server(streams, "tcp") as server:
-        # As the reference hands them out: nothing but want_data tells the two apart.
-        plain = [uri.replace("&streams=meta", "").replace("&streams=data", "") for uri in map(str, server.uris)]
-        with from_flight(fl.FlightEndpoint(b"x", plain), timeout=20) as reader:
-            assert reader.read_all().to_pydict() == {"x": [1, 2]}
-
-
 def test_what_fails_in_the_source_reaches_who_reads_by_do_get():
     def failing():
         yield pa.record_batch({"x": [1]})
