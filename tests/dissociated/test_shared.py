@@ -267,7 +267,7 @@ def test_d073_d075_d081_d082_d084_d086_clients_free_what_they_hold_and_nothing_e
         gone: set[int] = set()  # addresses that a client took along
         with contextlib.ExitStack() as stack:
             for _ in range(60):
-                client = chance.choice([*held, None][: 4 + (len(held) < 4)])
+                client = chance.choice([*held, None] if len(held) < 4 else [*held])
                 if client is None:
                     once = chance.random() < 0.5
                     source = ReadyMessages([schema, body, body]) if once else [batch(n) for n in range(3)]
