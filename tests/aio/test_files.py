@@ -163,7 +163,7 @@ async def test_the_requests_are_those_of_the_blocking_reader(web: Web, name: str
 async def test_reading_ahead_is_bounded(web: Web):
     web.files["x"] = written(16, 1 << 15)  # 3 MiB each
 
-    async with aio.open_file(web.url("x")) as reader:
+    async with aio.open_file(web.url("x"), prefetch=100) as reader:
         batches = aiter(reader)
         await anext(batches)
         async with asyncio.timeout(60):

@@ -213,15 +213,16 @@ async def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
             await aio.open_stream(always(answer))
 
 
-def test_what_may_be_filled_again_is_copied():
+@pytest.mark.parametrize(("data", "size"), [(SMALL, 64), (LONG, 8000), (LONG, 1 << 17)])
+def test_what_may_be_filled_again_is_copied(data, size):
     async def reused() -> Any:
-        room = bytearray(64)
-        for part in range(0, len(SMALL), 64):
-            taken = SMALL[part : part + 64]
+        room = bytearray(size)
+        for part in range(0, len(data), size):
+            taken = data[part : part + size]
             room[: len(taken)] = taken
             yield memoryview(room)[: len(taken)]
 
-    assert asyncio.run(aio.open_stream(reused()).read_all()).equals(ipc.open_stream(SMALL).read_all())
+    assert asyncio.run(aio.open_stream(reused()).read_all()).equals(ipc.open_stream(data).read_all())
 
 
 def test_other_sources_are_refused_in_words_that_help():
