@@ -2,9 +2,12 @@
 
 import contextlib
 import fcntl
+import mmap
 import os
+import random
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -298,13 +301,68 @@ class FreeingClient:
         self.session.step()
 
 
+@lru_cache
+def bodies() -> list[tuple[Message, bytes]]:
+    """What holders place, and its bytes."""
+    found = [message(number, rows) for number in range(3) for rows in (10, 1000, 20_000, 60_000)]
+    return [(each, packed(each)) for each in found]
+
+
+class Holder:
+    """Clients of an arena for whom bodies are placed, freed and abandoned in any order."""
+
+    def __init__(self, arena: Any, seed: int, read: Any = None) -> None:
+        self.arena, self.seed, self.chance = arena, seed, random.Random(seed)
+        self.read = read or self.mapped
+        self.was_full = False
+        self.clients = [NoConnection() for _ in range(3)]
+        self.views: dict[int, memoryview] = {}
+        self.held: list[tuple[int, list[int], bytes]] = []
+        self.gone: list[tuple[int, int]] = []
+
+    def step(self) -> None:
+        action = self.chance.random()
+        if action < 0.5 and len(self.held) < 20:
+            self.place(*self.chance.choice(bodies()))
+        elif self.held:
+            start, addresses, data = self.held.pop(self.chance.randrange(len(self.held)))
+            assert self.is_at(start, data), f"overwritten, seed {self.seed}"
+            if action < 0.97:
+                self.arena.release(addresses)
+            else:
+                self.arena.abandon(addresses)
+                self.gone.append((start, start + len(data)))
+
+    def place(self, body: Message, data: bytes) -> None:
+        if (placed := self.arena.place(body, self.chance.choice(self.clients))) is None:
+            self.was_full = True
+            return
+        pairs, addresses, handles = placed
+        for handle in handles:
+            memory = mmap.mmap(handle, os.fstat(handle).st_size, prot=mmap.PROT_READ)
+            self.views[addresses[0] >> 48] = memoryview(memory)
+        start = Pairs(pairs).start
+        assert not any(a < start + len(data) and start < b for a, b in self.gone), f"reused, seed {self.seed}"
+        self.held.append((start, list(addresses), data))
+
+    def is_at(self, start: int, data: bytes) -> bool:
+        return bytes(self.read(start, len(data))) == data
+
+    def mapped(self, start: int, size: int) -> memoryview:
+        return self.views[start >> 48][start % (1 << 48) :][:size]
+
+    def release_all(self) -> None:
+        for _, addresses, _ in self.held:
+            self.arena.release(addresses)
+
+
 # -- processes, which say on standard output how far they are --------------------------------------------------
 
 
 @contextlib.contextmanager
-def process(role: Callable[..., None], *arguments: object) -> Iterator[Popen[str]]:
-    """A process that does what one of the functions below does; it is killed in the end."""
-    with start(role, *arguments) as child:
+def process(role: Callable[..., None], *arguments: object, **options: Any) -> Iterator[Popen[str]]:
+    """A process that does what a function such as those below does; it is killed in the end."""
+    with start(role, *arguments, **options) as child:
         try:
             yield child
         finally:
@@ -312,9 +370,27 @@ def process(role: Callable[..., None], *arguments: object) -> Iterator[Popen[str
 
 
 def says(child: Popen[str]) -> str:
-    """The next line of a process; the empty one says that it is gone."""
+    """The next line of a process; the empty one says that it is gone, or was killed because it hung."""
     assert child.stdout is not None
-    return child.stdout.readline().strip()
+    late = threading.Timer(4 * PATIENCE, child.kill)
+    late.start()
+    try:
+        return child.stdout.readline().strip()
+    finally:
+        late.cancel()
+
+
+def hears(child: Popen[str], line: str) -> None:
+    """Say something to a process."""
+    assert child.stdin is not None
+    child.stdin.write(line + "\n")
+    child.stdin.flush()
+
+
+def ends(child: Popen[str]) -> int:
+    """Close the input of a process, and return how it ended."""
+    child.communicate(timeout=PATIENCE)
+    return child.returncode
 
 
 def numbered(count: int, rows: int) -> list[ipc.RecordBatch]:

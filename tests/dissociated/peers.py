@@ -11,7 +11,6 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
@@ -25,7 +24,7 @@ from arrowipc import dissociated as served
 from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated import protocol, schemes
 from arrowipc.dissociated.client import Client
-from arrowipc.dissociated.connection import Connection, Frame
+from arrowipc.dissociated.connection import Connection
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.protocol import Arrival, Incoming
 from arrowipc.dissociated.transports.sockets import SocketConnection
@@ -116,6 +115,20 @@ def words() -> list[pa.RecordBatch]:
     ]
 
 
+def shapes() -> dict[str, pa.Table]:
+    """Streams of every shape: many batches and none, bodies of no bytes and large ones, long metadata, dictionaries."""
+    return {
+        "numbers": numbers(1000, batches=9),
+        "no batches": numbers(0, batches=0),
+        "no rows": numbers(0, batches=3),
+        "no columns": pa.table({"x": [1, 2]}).select([]),
+        "no bytes": pa.Table.from_batches([pa.record_batch({"n": pa.nulls(5)})] * 3),
+        "wide": pa.table({f"a column with a name of some length, {n}": [n, None] for n in range(3000)}),
+        "words": pa.Table.from_batches(words()),
+        "large": pa.table({"x": np.arange(1 << 20)}),
+    }
+
+
 def endless(size: int = 1 << 20) -> Iterator[pa.RecordBatch]:
     """Batches of so many bytes, each in memory of its own and full of its number: 0, 1, 2 ..."""
     for number in itertools.count():
@@ -157,28 +170,6 @@ class OneByOne(SocketConnection):
 
     send_messages = Connection.send_messages
     receive_run = Connection.receive_run
-
-
-class Weathered(OneByOne):
-    """A connection to which something happens: `weather` says for each message what arrives now, and in which order."""
-
-    weather: Callable[[Frame], Iterable[Frame]]
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._arrived: deque[Frame] = deque()
-
-    def receive(self) -> Frame | None:
-        while not self._arrived and (frame := super().receive()) is not None:
-            self._arrived.extend(self.weather(frame))
-        return self._arrived.popleft() if self._arrived else None
-
-    @property
-    def at_end(self) -> bool:
-        return not self._arrived and super().at_end
-
-    def prepare_wait(self) -> bool:
-        return not self._arrived and super().prepare_wait()
 
 
 @contextlib.contextmanager

@@ -1,102 +1,43 @@
 """Where bodies lie, and who holds them: the arena, tables that are put there once, files served by their path."""
 
 import gc
-import mmap
 import os
-import random
 import shutil
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
-from dissociated.lent_memory import MIB, NoConnection, message, packed, state_of
+from dissociated.lent_memory import MIB, Holder, NoConnection, message, state_of
 from dissociated.peers import until, until_collected
 from helpers import arrow_columns
+from helpers.arrays import stored
 from helpers.processes import in_threads
 
 import arrowipc as ipc
 from arrowipc import dissociated
-from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.memory.arena import Arena
 from arrowipc.dissociated.served import StoredFile
 from arrowipc.errors import FormatError, UsageError
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-BODIES = [message(number, rows) for number in range(3) for rows in (10, 1000, 20_000, 60_000)]
-CONTENTS = [packed(each) for each in BODIES]
 
+@pytest.mark.parametrize("threads", [1, 6])
+def test_d072_memory_stays_as_it_is_until_it_is_freed(arena, threads):
+    """Bodies are placed and freed in any order, also by threads at once: nobody ever sees the bytes of others."""
 
-class Holder:
-    """Clients of an arena for whom bodies are placed, freed and abandoned in any order."""
-
-    def __init__(self, arena: Any, seed: int, read: Any = None) -> None:
-        self.arena, self.seed, self.chance = arena, seed, random.Random(seed)
-        self.read = read or self.mapped
-        self.was_full = False
-        self.clients = [NoConnection() for _ in range(3)]
-        self.views: dict[int, memoryview] = {}
-        self.held: list[tuple[int, list[int], bytes]] = []
-        self.gone: list[tuple[int, int]] = []
-
-    def step(self) -> None:
-        action = self.chance.random()
-        if action < 0.5 and len(self.held) < 20:
-            self.place(self.chance.randrange(len(BODIES)))
-        elif self.held:
-            start, addresses, data = self.held.pop(self.chance.randrange(len(self.held)))
-            assert self.is_at(start, data), f"overwritten, seed {self.seed}"
-            if action < 0.97:
-                self.arena.release(addresses)
-            else:
-                self.arena.abandon(addresses)
-                self.gone.append((start, start + len(data)))
-
-    def place(self, which: int) -> None:
-        if (placed := self.arena.place(BODIES[which], self.chance.choice(self.clients))) is None:
-            self.was_full = True
-            return
-        pairs, addresses, handles = placed
-        for handle in handles:
-            memory = mmap.mmap(handle, os.fstat(handle).st_size, prot=mmap.PROT_READ)
-            self.views[addresses[0] >> 48] = memoryview(memory)
-        start, data = Pairs(pairs).start, CONTENTS[which]
-        assert not any(a < start + len(data) and start < b for a, b in self.gone), f"reused, seed {self.seed}"
-        self.held.append((start, list(addresses), data))
-
-    def is_at(self, start: int, data: bytes) -> bool:
-        return bytes(self.read(start, len(data))) == data
-
-    def mapped(self, start: int, size: int) -> memoryview:
-        return self.views[start >> 48][start % (1 << 48) :][:size]
-
-    def release_all(self) -> None:
-        for _, addresses, _ in self.held:
-            self.arena.release(addresses)
-
-
-def test_d072_memory_stays_as_it_is_until_it_is_freed(arena):
-    for seed in range(20):
+    def work(seed: int) -> None:
         holder = Holder(arena, seed)
         for _ in range(120):
             holder.step()
             assert all(holder.is_at(start, data) for start, _, data in holder.held), f"overwritten, seed {seed}"
         holder.release_all()
+
+    for seed in range(20 // threads):
+        in_threads(work, range(seed * threads, (seed + 1) * threads))
         assert (state_of(arena).blocks, state_of(arena).used) == (0, 0)
         assert state_of(arena).size <= 64 * MIB
-
-
-def test_d072_threads_that_place_and_free_at_once_never_see_the_bytes_of_others(arena):
-    def work(seed: int) -> None:
-        holder = Holder(arena, seed)
-        for _ in range(150):
-            holder.step()
-        holder.release_all()
-
-    in_threads(work, range(6))
-    assert (state_of(arena).blocks, state_of(arena).used) == (0, 0)
 
 
 def test_segments_are_used_again_and_large_bodies_get_their_own():
@@ -191,21 +132,22 @@ SOURCES = {
     "a table": lambda: ipc.Table.from_arrow(table()),
     "another library's table": table,
     "a batch": lambda: ipc.RecordBatch.from_arrow(table(1).to_batches()[0]),
+    "what is prepared": lambda: dissociated.Prepared(lambda: iter(table().to_batches())),
 }
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_tables_lie_in_shared_memory_once_for_all_clients(kind):
-    source = SOURCES[kind]()
-    with dissociated.Server({"t": source}, "shm") as server:
+def test_d081_tables_lie_in_shared_memory_once_for_all_clients(kind):
+    count = 1 if kind == "a batch" else 4
+    with dissociated.Server({"t": SOURCES[kind]()}, "shm") as server:
         assert state_of(server.memory).blocks == 0  # before somebody asks
         found = [read(server) for _ in range(4)]
-        assert all(each.equals(pa.table(source)) for each in found)
-        assert state_of(server.memory).blocks == len(found[0].to_batches())
-        assert state_of(server.memory).segments == 1
+        assert all(each.equals(table(count)) for each in found)
+        assert (state_of(server.memory).segments, state_of(server.memory).blocks) == (1, count)
         del found
         until_collected(lambda: server.num_clients == 0, "everything is given back")
-        assert state_of(server.memory).blocks == len(pa.table(source).to_batches())
+        assert state_of(server.memory).blocks == count  # the source holds them
+        assert read(server).equals(table(count))
 
 
 def test_what_may_change_is_read_anew_for_each_client():
@@ -254,8 +196,10 @@ def path(tmp_path):
 
 @pytest.mark.parametrize("transport", ["tcp", "unix", "shm", "file"])
 @pytest.mark.parametrize("kind", [str, os.fspath, StoredFile])
-def test_a_path_names_a_file_to_serve(path, transport, kind, monkeypatch):
-    monkeypatch.chdir(path.parent)
+@pytest.mark.parametrize("ending", ["arrow", "arrows"])
+def test_a_path_names_a_file_to_serve(tmp_path, transport, kind, ending, monkeypatch):
+    path = stored(tmp_path / f"t.{ending}", table().to_batches())
+    monkeypatch.chdir(tmp_path)
     with dissociated.Server({"t": kind(path.name) if kind is not os.fspath else path}, transport) as server:
         monkeypatch.chdir("/")
         for _ in range(2):
@@ -263,7 +207,7 @@ def test_a_path_names_a_file_to_serve(path, transport, kind, monkeypatch):
         if transport == "file":
             with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
                 assert sum(map(len, reader)) == 4 * ROWS
-                assert reader.num_bodies_sent == 0
+                assert reader.num_bodies_sent == 0  # both sides map the file
 
 
 @pytest.mark.parametrize("transport", ["tcp", "shm"])

@@ -2,10 +2,11 @@
 
 import contextlib
 import gc
+import re
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,6 @@ from helpers.processes import in_threads
 from arrowipc import dissociated
 from arrowipc.dissociated.protocol import Reason, free_data_body
 from arrowipc.dissociated.uri import new_tag
-from arrowipc.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -31,6 +31,7 @@ def small() -> Iterator[pa.RecordBatch]:
     return peers.endless(64 * KIB)
 
 
+SOCKETS = ("tcp", "unix", "shm")
 #: Bytes of a message of `small`, with its metadata.
 SMALL = 65 * KIB
 
@@ -133,20 +134,42 @@ def test_requests_that_wait_have_one_limit_for_all_clients():
         assert resident() - before < 128 * MIB
 
 
-def test_a_client_that_asks_for_too_much_hears_so():
-    with dissociated.Server({"t": peers.numbers()}, "unix") as server, connected(server) as client:
-        client.send(server.uri.want_data, [bytes(MIB + 1)])
+Said = list[tuple[int | None, bytes]]
+#: What a client says, given the tag of requests; the reason that it hears; and what the server notes.
+WRONG: dict[str, tuple[Callable[[int], Said], Reason, str]] = {
+    "metadata": (lambda tag: [(None, b"x")], Reason.NOT_UNDERSTOOD, "FormatError: .* sent an untagged message"),
+    "a long name": (lambda tag: [(tag, bytes(MIB + 1))], Reason.TOO_MUCH, "LimitError: .* sent requests of"),
+    "requests": (lambda tag: [(tag, b"t")] * 200, Reason.TOO_MUCH, "LimitError: .* asked for more than 64 streams"),
+    "nothing": (lambda tag: [], Reason.TOO_LATE, "TimeoutError: waited 0.3 s for .* to ask for a stream\n"),
+    "strange tags": (
+        lambda tag: [(new_tag(), b"t"), (new_tag(), free_data_body([7]))],
+        Reason.TOO_LATE,
+        "TimeoutError: .* to ask for a stream, and its 2 messages had other tags than our URI",
+    ),
+}
+
+
+@pytest.mark.parametrize("transport", SOCKETS)
+@pytest.mark.parametrize("what", WRONG)
+def test_what_a_client_does_wrong_is_told_to_both(transport, what):
+    said, reason, words = WRONG[what]
+    options = {"request_timeout": 0.3, "max_held": 16 * MIB}
+    with dissociated.Server({"t": small}, transport, **options) as server, connected(server) as client:
+
+        def is_gone() -> bool:
+            client.progress()
+            while client.receive() is not None:
+                pass
+            return client.at_end
+
         with contextlib.suppress(OSError):
-            client.flush(SECONDS)
-        until(lambda: client.progress() or client.at_end, "it is sent away")
-        assert client.reason == Reason.TOO_MUCH
+            for tag, data in said(server.uri.want_data):
+                client.send(tag, [data])
+        until(is_gone, "it is sent away")
+        assert client.reason == reason
         until(lambda: server.errors, "the server says so, too")
-        assert peers.kinds(server) == ["LimitError"]
-
-
-def test_a_limit_leaves_room_for_the_names_of_all_clients():
-    with pytest.raises(UsageError, match="max_held must be an integer from 1024000 to "):
-        dissociated.Server({}, max_held=1000 * KIB - 1)
+        assert re.search(words, server.errors[0])
+        assert len(server.errors) == 1
 
 
 # -- streams -------------------------------------------------------------------------------------------------
@@ -204,21 +227,6 @@ def test_clients_that_take_nothing_make_room_for_those_that_do():
 
 
 # -- deadlines -----------------------------------------------------------------------------------------------
-
-SOCKETS = ("tcp", "unix", "shm")
-
-
-@pytest.mark.parametrize("transport", SOCKETS)
-def test_a_client_that_asks_for_nothing_is_sent_away(transport):
-    with crowd(4, peers.numbers(), transport, request_timeout=0.3) as (server, _):
-        with dissociated.connect(server.uri, "t", timeout=SECONDS) as reader:
-            until(lambda: server.num_clients == 1, "only the one that asked is there")
-            assert reader.read_all().num_rows == 3
-        until(lambda: len(server.errors) == 4, "the others were told of")
-        for kind_of_error, words in peers.said(server):
-            assert kind_of_error == "TimeoutError"
-            assert words.startswith("waited 0.3 s for ")
-            assert words.endswith(" to ask for a stream")
 
 
 def silent_over_ucx(seconds: str) -> None:
@@ -303,41 +311,16 @@ def test_a_full_server_sends_the_longest_idle_one_away():
             each.close()
 
 
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_a_slow_reader_has_all_the_time_it_wants_where_there_is_room(transport):
-    deadlines = {"request_timeout": 0.2, "idle_timeout": 0.2}
+@pytest.mark.parametrize(("transport", "way"), [("tcp", "one"), ("unix", "one"), ("tcp", "two")])
+def test_a_slow_reader_has_all_the_time_it_wants_where_there_is_room(transport, way):
+    """Also over two connections, of which each asked for its part."""
+    limits = {"request_timeout": 0.2, "idle_timeout": 0.2, "max_held": 16 * MIB, "max_clients": 2}
     with (
-        dissociated.Server({"t": peers.endless}, transport, max_held=16 * MIB, max_clients=2, **deadlines) as server,
-        dissociated.connect(server.uri, "t", timeout=SECONDS) as reader,
+        dissociated.Server({"t": peers.endless}, transport, **limits) as server,
+        peers.opening(server, way) as open_it,
+        open_it("t") as reader,
     ):
         for number in range(4):
             assert reader.read_next_batch().column(0)[0] == number
             time.sleep(0.3)
         assert server.errors == []
-
-
-def test_two_connections_for_one_stream_each_ask_for_their_part():
-    """A client of data only, and one of metadata only, have asked."""
-    with dissociated.Server({"t": peers.numbers(100, 20)}, "tcp", request_timeout=0.3) as server:
-        with dissociated.connect(server.uris, "t", timeout=SECONDS) as reader:
-            assert reader.read_next_batch().num_rows == 100
-            time.sleep(0.5)
-            assert reader.read_all().num_rows == 1900
-        assert server.errors == []
-
-
-def test_messages_with_strange_tags_are_no_requests():
-    with dissociated.Server({"t": peers.numbers()}, "tcp", request_timeout=0.4) as server:
-        client = connected(server)
-        client.send(new_tag(), [b"t"])
-        client.send(new_tag(), [free_data_body([7])])
-        until(lambda: server.errors, "it is sent away")
-        assert peers.said(server)[0][1].endswith("to ask for a stream, and its 2 messages had other tags than our URI")
-        client.close()
-
-
-@pytest.mark.parametrize("name", ["request_timeout", "idle_timeout"])
-@pytest.mark.parametrize("value", [0, -1, "1", True, float("nan")])
-def test_a_deadline_is_a_number_of_seconds(name, value):
-    with pytest.raises(UsageError, match=f"{name}: expected seconds, more than 0, or None"):
-        dissociated.Server({}, **{name: value})

@@ -53,7 +53,7 @@ def wrong_of_server(subject: Subject, only: set[int] = ALL) -> list[int]:
 
 
 @pytest.mark.parametrize("transport", ["tcp", "unix", "shm"])
-def test_our_server_passes(transport):
+def test_d007_d023_d024_d027_d032_d042_d043_d044_d074_d078_d082_our_server_passes(transport):
     with dissociated.Server({"t": STREAM}, transport) as server:
         subject = Subject([[server.uri], [*server.uris]], b"t", peers.SECONDS)
         results = check_server(subject, ALL)
@@ -253,7 +253,7 @@ def wrong_of_client(only: set[int], where: str = "arrowipc+unix:", uris: str = "
         ("arrowipc+unix:", "{uri}"),
     ],
 )
-def test_our_client_passes(where, uris):
+def test_d019_d073_d077_our_client_passes(where, uris):
     assert wrong_of_client(ALL, where, uris) == []
 
 

@@ -203,11 +203,12 @@ def test_d096_memory_lives_as_long_as_what_points_there():
 def test_d095_a_client_passes_bodies_on():
     """The client of every transport, where one puts bodies on a device as they arrive."""
 
-    def to_device(frame: Frame) -> list[Frame]:
-        return [frame if frame.tag is None else Frame(frame.tag, DEVICE.memory(frame.data))]
+    class ToDevice(peers.OneByOne):
+        def receive(self) -> Frame | None:
+            frame = super().receive()
+            return frame if frame is None or frame.tag is None else Frame(frame.tag, DEVICE.memory(frame.data))
 
-    there, here = peers.socket_pair(kinds=(peers.Weathered, peers.SocketConnection))
-    there.weather = to_device
+    there, here = peers.socket_pair(kinds=(ToDevice, peers.SocketConnection))
     table = pa.Table.from_batches([arrow_columns.everything()] * 3)
     session = Session(here, {b"x": table}.get, Roles({WANT_DATA: "both"}, None))
     there.send(WANT_DATA, [b"x"])

@@ -241,16 +241,6 @@ def test_a_unix_socket_has_a_path_that_goes_away(tmp_path, monkeypatch):
         assert not (tmp_path / path).exists()
 
 
-def test_a_server_on_ipv6():
-    try:
-        peers.socket.create_server(("::1", 0), family=peers.socket.AF_INET6).close()
-    except OSError as error:
-        pytest.skip(f"no IPv6 here: {error}")
-    with dissociated.Server({"t": peers.numbers()}, "tcp", ("::1", 0)) as server:
-        assert str(server.uri).startswith(f"arrowipc+tcp://[::1]:{server.uri.port}?")
-        assert peers.read_from(str(server.uri)).num_rows == 3
-
-
 # -- memory that is told of ----------------------------------------------------------------------------------
 
 

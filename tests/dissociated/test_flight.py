@@ -148,13 +148,22 @@ def test_d091_a_flight_without_endpoints_has_its_schema_and_no_batches():
         assert reader.schema.fields[0].name == "x"
 
 
-def test_d008_unknown_schemes_and_dead_servers_are_passed_over(there):
+def test_d008_unknown_schemes_and_dead_and_full_servers_are_passed_over(there):
     client, front = there
     broken = "arrowipc+tcp://127.0.0.1:1?want_data=-1"
     lost = "arrowipc+unix:///nowhere/at/all?want_data=18446741783881759408&streams=both"
     dead = NOBODY + "&streams=both"
-    endpoint = fl.FlightEndpoint(b"many", [UNKNOWN, "http://[::1]:1/x", broken, lost, dead, *front.uris])
-    with from_flight(endpoint, client=client, timeout=20) as reader:
+    with (
+        dissociated.Server(STREAMS, "tcp", max_clients=1) as full,
+        dissociated.connect(full.uri, "many", timeout=20),
+        from_flight(
+            fl.FlightEndpoint(
+                b"many", [UNKNOWN, "http://[::1]:1/x", broken, lost, dead, f"{full.uri}&streams=both", *front.uris]
+            ),
+            client=client,
+            timeout=20,
+        ) as reader,
+    ):
         assert reader.sources == front.uris
         assert reader.read_all().num_rows == 100_000
 
@@ -223,20 +232,6 @@ def test_d092_alternatives_that_we_hand_out_are_not_taken_for_a_pair():
         with from_flight(endpoint, timeout=20) as reader:
             assert reader.sources[0].startswith("arrowipc+tcp")
             assert reader.read_all().to_pydict() == {"x": [1, 2]}
-
-
-def test_d092_a_pair_of_our_servers_is_read_over_two_connections():
-    streams = {"x": pa.table({"x": [1, 2]})}
-    with dissociated.Server(streams, "tcp") as server:
-        # As the reference hands them out: nothing but want_data tells the two apart.
-        plain = [uri.replace("&streams=meta", "").replace("&streams=data", "") for uri in map(str, server.uris)]
-        with from_flight(fl.FlightEndpoint(b"x", plain), timeout=20) as reader:
-            assert reader.read_all().to_pydict() == {"x": [1, 2]}
-
-
-def test_a_stream_that_nobody_knows_is_an_error(there):
-    with pytest.raises(KeyError, match="there is no stream"):
-        info_of(there[0], "nothing")
 
 
 def test_what_fails_in_the_source_reaches_who_reads_by_do_get():

@@ -1,12 +1,10 @@
 """Streams over real transports, with one connection, two or kept ones; `d027` is a number of the checklist."""
 
-import contextlib
 import mmap
 import random
 import socket
 import struct
 import threading
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +12,7 @@ import pytest
 from dissociated import peers
 from dissociated.lent_memory import telling
 from helpers import arrays, forge, golden
+from helpers.processes import in_threads
 
 import arrowipc as ipc
 from arrowipc import Limits, dissociated
@@ -21,7 +20,8 @@ from arrowipc.decode.framing import message_of
 from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated.connection import Deadline, wait
 from arrowipc.dissociated.protocol import Incoming
-from arrowipc.dissociated.session import Roles, Session
+from arrowipc.dissociated.served import messages_of
+from arrowipc.dissociated.transports.message_runs import write_run
 from arrowipc.dissociated.transports.sockets import HEADER, STAGE
 from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError, LimitError, UsageError
@@ -60,41 +60,43 @@ def received(connection, count: int) -> list:
 
 
 @pytest.mark.parametrize("family", ["tcp", "unix"])
-@pytest.mark.parametrize("pieces", [1, 7, 1000, 1 << 20])
-def test_d001_untagged_messages_keep_their_boundaries_however_the_bytes_are_split(family, pieces):
+@pytest.mark.parametrize("pieces", [1, 1000, 1 << 20])
+@pytest.mark.parametrize("read_ahead", [0, 64 << 20])
+def test_d001_d003_d004_messages_of_any_length_keep_their_boundaries_however_the_bytes_are_split(
+    family, pieces, read_ahead
+):
     chance = random.Random(pieces)
-    sizes = [5, 0, 1, 24, 1000] if pieces < 1000 else [5, 0, 1, STAGE - 25, STAGE - 24, STAGE - 23, STAGE, 2 << 20, 6]
-    sent = [chance.randbytes(size) for size in sizes]
+    sizes = [0, 1, 5, 7, 8, 24, 63, 64]
+    if pieces > 1:
+        sizes += [STAGE - 25, STAGE - 24, STAGE - 23, STAGE, STAGE + 1, (1 << 20) + 3, 9 << 20]
+    sent = [(tag, chance.randbytes(size)) for size in sizes for tag in (None, new_tag())]
+    for _ in range(500):
+        tag, data = chance.choice([None, 0, 1, 1 << 56, 2**64 - 1]), chance.randbytes(chance.randrange(9))
+        sent.insert(chance.randrange(len(sent)), (tag, data))
     raw, other = peers.raw_pair(family)
-    data = peers.HELLO + b"".join(peers.frame(None, each) for each in sent)
+    data = peers.HELLO + b"".join(peers.frame(*each) for each in sent)
 
     def drip() -> None:
         for at in range(0, len(data), pieces):
             raw.sendall(data[at : at + pieces])
 
-    with raw, peers.SocketConnection(other, "raw") as connection, peers.beside(drip):
-        found = received(connection, len(sent))
-    assert [(each.tag, bytes(each.data)) for each in found] == [(None, each) for each in sent]
+    limits = Limits(read_ahead=read_ahead)
+    with raw, peers.SocketConnection(other, "raw", limits) as connection, peers.beside(drip):
+        assert [(tag, bytes(each)) for tag, each, _ in received(connection, len(sent))] == sent
 
 
 @pytest.mark.parametrize("family", ["tcp", "unix"])
-@pytest.mark.parametrize("read_ahead", [0, 1 << 16, 64 << 20])
-def test_d003_d004_tagged_messages_of_any_length_among_untagged_ones(family, read_ahead):
-    sizes = [0, 1, 7, 8, 63, 64, STAGE - 24, STAGE - 23, STAGE, STAGE + 1, (1 << 20) + 3, 9 << 20]
-    a, b = peers.socket_pair(family, limits=Limits(read_ahead=read_ahead))
-    chance = random.Random(4)
-    sent = [(2**64 - 1 - n, bytes([n]) * size) for n, size in enumerate(sizes)]
-    for _ in range(500):
-        tag, data = chance.choice([None, 0, 1, 1 << 56, new_tag()]), chance.randbytes(chance.randrange(9))
-        sent.insert(chance.randrange(len(sent)), (tag, data))
+def test_d004_what_is_sent_in_parts_is_one_message(family):
+    near, far = peers.socket_pair(family)
+    sent = [(None, b"abc"), (7, b""), (2**64 - 1, bytes(9 << 20)), (None, b"d")]
 
     def send() -> None:
         for tag, each in sent:
-            b.send(tag, [each[: len(each) // 3], b"", each[len(each) // 3 :]])
-        b.flush(SECONDS)
+            far.send(tag, [each[: len(each) // 3], b"", each[len(each) // 3 :]])
+        far.flush(SECONDS)
 
-    with a, b, peers.beside(send):
-        assert [(tag, bytes(data)) for tag, data, _ in received(a, len(sent))] == sent
+    with near, far, peers.beside(send):
+        assert [(tag, bytes(each)) for tag, each, _ in received(near, len(sent))] == sent
 
 
 def sparse_batch(rows: int) -> tuple[mmap.mmap, pa.RecordBatch]:
@@ -108,7 +110,9 @@ def sparse_batch(rows: int) -> tuple[mmap.mmap, pa.RecordBatch]:
 
 def test_d003_a_body_of_more_than_4_gib_without_the_memory_for_it():
     rows = (4 << 30) // 8 + 8
-    memory, _ = sparse_batch(rows)
+    memory, batch = sparse_batch(rows)
+    *_, message = messages_of(batch)
+    assert bytes(write_run(1, [message])[0]).endswith(HEADER.pack(1, 0, 0, 0, 1, 8 * rows))
     head = forge.message(forge.batch(rows, [(rows, 0)], [(0, 0), (0, 8 * rows)]), body=b"", body_length=8 * rows)
     incoming, decoder = Incoming(), StreamDecoder(validate="none")
     schema = forge.message(forge.schema(forge.field("x", forge.INT64)))
@@ -117,20 +121,6 @@ def test_d003_a_body_of_more_than_4_gib_without_the_memory_for_it():
     incoming.receive_body(1, memoryview(memory))
     batches = [decoder.decode_next(message_of(each.metadata, each.body)) for each in iter(incoming.take, None)]
     column = batches[-1].batch.column(0)
-    assert (len(column), column[0], column[rows - 1]) == (rows, 11, 22)
-
-
-@pytest.mark.slow
-@pytest.mark.nosanitize
-def test_d003_a_body_of_more_than_4_gib_over_a_socket():
-    available = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0]) << 10
-    if available < 8 << 30:
-        pytest.skip(f"needs 8 GiB of memory, {available >> 30} are there")
-    rows = (4 << 30) // 8 + 8
-    _, batch = sparse_batch(rows)
-    with dissociated.Server({"t": batch}, "unix") as server:
-        (batch,) = peers.read_from(server, validate="none").batches
-    column = batch.column(0)
     assert (len(column), column[0], column[rows - 1]) == (rows, 11, 22)
 
 
@@ -258,108 +248,56 @@ def test_d021_a_refusal_comes_after_what_was_asked_for_before(transport):
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_d022_streams_at_once_do_not_mix(transport):
+@pytest.mark.parametrize("way", peers.WAYS)
+def test_d022_streams_at_once_do_not_mix(transport, way):
     tables = {str(n): peers.numbers(10 + n, batches=20) for n in range(8)}
-    found: dict[str, ipc.Table] = {}
+    with dissociated.Server(tables, transport) as server, peers.opening(server, way) as open_it:
 
-    def run(name: str, way: str) -> None:
-        found[name + way] = peers.read_from(server.uri if way == "one" else server.uris, name)
+        def read(name: str) -> None:
+            for _ in range(5):
+                with open_it(name) as reader:
+                    assert_equal(reader.read_all(), tables[name])
 
-    with dissociated.Server(tables, transport) as server, contextlib.ExitStack() as running:
-        for name in tables:
-            for way in WAYS:
-                running.enter_context(peers.beside(lambda name=name, way=way: run(name, way)))
-    assert len(found) == 16
-    for key, table in found.items():
-        assert_equal(table, tables[key[0]])
-
-
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
-def test_d023_a_second_request_waits_for_the_first_stream_to_end(transport):
-    streams = {"a": peers.numbers(1, 3), "b": peers.numbers(2, 2)}
-    with dissociated.Server(streams, transport) as server, peers.connected(server, b"a", b"b") as connection:
-        tags = [frame.tag for frame in received(connection, 8 + 6)]
-    assert tags == [None, None, 1, None, 2, None, 3, None, None, None, 1, None, 2, None]
-
-
-def test_more_requests_than_one_can_wait_for_are_refused():
-    def ask_and_wait(connection, tag):
-        for _ in range(200):  # the server may be gone before all of them are sent
-            connection.send(tag, [b"t"])
-        received(connection, 1000)
-
-    with (
-        dissociated.Server({"t": pa.table({"x": np.arange(8 << 20)})}, "tcp") as server,
-        peers.connected(server, b"t") as connection,
-        pytest.raises((EOFError, ConnectionError)),
-    ):
-        ask_and_wait(connection, server.uri.want_data)
-    assert "asked for more than 64 streams" in server.errors[0]
+        in_threads(read, tables)
+        assert server.num_clients <= 8 or way != "channel"
 
 
 # -- what arrives --------------------------------------------------------------------------------------------
 
 
-def tables() -> dict[str, pa.Table]:
-    """Streams of every shape and type."""
-    return {name: pa.table({"x": array}) for name, array in arrays.CASES.items()} | {
-        "numbers": peers.numbers(1000, batches=9),
-        "no batches": peers.numbers(0, batches=0),
-        "no rows": peers.numbers(0, batches=3),
-        "no columns": pa.table({"x": [1, 2]}).select([]),
-        "empty bodies": pa.table({"n": pa.nulls(5)}),
-        "wide": pa.table({f"c{i}": pa.array([i, None, -i], pa.int16()) for i in range(3000)}),
-        "words": pa.Table.from_batches(peers.words()),
-    }
-
-
-@pytest.mark.parametrize(
-    ("transport", "compression"),
-    [("unix", None), ("tcp", None), ("shm", None), ("tcp", "lz4"), ("shm", "zstd")],
-)
-@pytest.mark.parametrize("way", peers.WAYS)
-def test_d035_d040_d056_d063_d064_streams_are_the_same_over_every_transport_and_way(transport, compression, way):
-    given = tables()
-    with dissociated.Server(given, transport, compression=compression) as server, peers.opening(server, way) as open_it:
-        for name, table in given.items():
-            reader = open_it(name, validate="strict")
-            found = reader.read_all()
-            reader.close()
-            assert found.schema == ipc.Table.from_arrow(table).schema, name
-            assert found.to_pydict() == table.to_pydict(), name
-            del found, reader
-        assert server.errors == []
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("deltas", [True, False])
-def test_d036_dictionaries_come_before_their_users_with_deltas_and_replacements(transport, way, deltas):
-    batches = peers.words()
-    expected = [batch.to_pydict() for batch in batches]
-    source = {"t": lambda: (each for each in batches)}
-    with dissociated.Server(source, transport, dictionary_deltas=deltas) as server:
-        uri = server.uri if way == "one" else server.uris
-        with dissociated.connect(uri, "t", timeout=SECONDS) as reader:
-            assert [batch.to_pydict() for batch in reader] == expected
-            # schema, first dictionary, batch, delta or replacement, batch, replacement, batch, batch
-            assert reader.decoder.stats == (8, 4, 3, int(deltas), 2 - deltas)
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("way", WAYS)
-def test_d038_custom_metadata_of_schemas_fields_and_batches_is_kept(transport, way):
+def described() -> ipc.RecordBatchStreamReader:
+    """Batches with custom metadata of their own, of their schema and of a field."""
     schema = pa.schema([pa.field("x", pa.int8(), metadata={"f": "1"})], metadata={b"s": b"\xff", b"t": b""})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         for i in range(3):
             writer.write_batch(pa.record_batch([pa.array([i], pa.int8())], schema=schema), {"number": str(i)})
-    stream = sink.getvalue().to_pybytes()
-    with dissociated.Server({"t": lambda: ipc.open_stream(stream)}, transport) as server:
-        uri = server.uri if way == "one" else server.uris
-        with dissociated.connect(uri, "t", timeout=SECONDS) as reader:
-            assert pa.schema(reader.schema).equals(schema, check_metadata=True)
+    return ipc.open_stream(sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize("deltas", [True, False])
+@pytest.mark.parametrize(
+    ("transport", "compression"), [("unix", None), ("tcp", None), ("shm", None), ("tcp", "lz4"), ("shm", "zstd")]
+)
+@pytest.mark.parametrize("way", peers.WAYS)
+def test_d035_d036_d038_d040_d056_d063_d064_streams_are_the_same_over_every_transport_and_way(
+    transport, compression, way, deltas
+):
+    """Of every type and shape; dictionaries come before their users, custom metadata is kept."""
+    given = {**peers.shapes(), **{name: pa.table({"x": array}) for name, array in arrays.CASES.items() if deltas}}
+    streams = {**given, "described": described}
+    options = {"compression": compression, "dictionary_deltas": deltas}
+    with dissociated.Server(streams, transport, **options) as server, peers.opening(server, way) as open_it:
+        for name, table in given.items():
+            with open_it(name, validate="strict") as reader:
+                assert pa.table(reader.read_all()).equals(table, check_metadata=True), name
+                if name == "words":
+                    # schema, first dictionary, batch, delta or replacement, batch, replacement, batch, batch
+                    assert reader.decoder.stats == (8, 4, 3, int(deltas), 2 - deltas)
+        with open_it("described") as reader:
+            assert pa.schema(reader.schema).equals(pa.schema(described().schema), check_metadata=True)
             assert [dict(batch.custom_metadata)[b"number"] for batch in reader] == [b"0", b"1", b"2"]
+        assert server.errors == []
 
 
 GOLDEN = golden.cases()
@@ -377,47 +315,20 @@ def test_d047_d058_golden_streams_of_every_version_and_byte_order_arrive(case):
 # -- order and end -------------------------------------------------------------------------------------------
 
 
-class Storm:
-    """Keeps messages back and lets them go in any order; the last one is followed by all."""
-
-    def __init__(self, seed: int, last: int) -> None:
-        self.chance = random.Random(seed)
-        self.held: list = []
-        self.seen, self.last = 0, last
-
-    def __call__(self, frame):
-        self.held.append(frame)
-        self.seen += 1
-        self.chance.shuffle(self.held)
-        out = len(self.held) if self.seen == self.last else self.chance.randrange(len(self.held))
-        going, self.held = self.held[:out], self.held[out:]
-        return going
-
-
-@pytest.mark.parametrize("from_seed", range(0, 300, 60))
-def test_d061_d065_300_orders_over_the_roll_over_give_the_same_batches(from_seed):
-    tables = {size: peers.numbers(3, batches=size) for size in range(1, 12)}
-    for seed in range(from_seed, from_seed + 60):
+def test_d061_d062_d065_d067_300_orders_over_the_roll_over_give_the_same_messages():
+    for seed in range(300):
         chance = random.Random(seed)
         size = chance.randrange(1, 12)
         first = (2**32 - chance.randrange(size + 2)) % 2**32
-        tag = new_tag()
-        separate = chance.random() < 0.5
-        n_meta, n_data = size + 2, size
-        storms = [Storm(seed, n_meta), Storm(-seed, n_data)] if separate else [Storm(seed, n_meta + n_data)]
-        ends = [peers.socket_pair(kinds=(peers.Weathered, peers.SocketConnection)) for _ in storms]
-        for (client, _), storm in zip(ends, storms, strict=True):
-            client.weather = storm
-        for role, (client, server) in zip(("meta", "data") if separate else ("both",), ends, strict=True):
-            client.send(tag, [b""])
-            with peers.numbered_from(first):
-                session = Session(server, lambda ident, t=tables[size]: t, Roles({tag: role}, None))
-                while session.step():
-                    pass
-        with peers.numbered_from(first), peers.client_of(tuple(client for client, _ in ends)) as reader:
-            assert_equal(reader.read_all(), tables[size])
-        for _, server in ends:
-            server.close()
+        sent = peers.dissociated(peers.written(peers.numbers(3, batches=size)), first)
+        shuffled = chance.sample(sent, len(sent))
+        with peers.numbered_from(first):
+            incoming = Incoming()
+            found = peers.take_in(incoming, shuffled)
+        assert [(each.number - first) % 2**32 for each in found] == list(range(size + 1))
+        bodies = [each.body for each in found if each.body is not None]
+        assert bodies == [data for tag, data in sent if tag is not None]
+        assert incoming.is_complete
 
 
 def test_d068_the_metadata_connection_may_close_before_the_bodies_come():
@@ -434,6 +345,20 @@ def test_d068_the_metadata_connection_may_close_before_the_bodies_come():
                 assert reader.read_next_batch().num_rows == 3
         assert list(reader) == []
     data_server.close()
+
+
+def test_each_connection_brings_its_own_stream():
+    sent = peers.dissociated(peers.written(peers.numbers()))
+    for strays, words in (
+        (sent[1], "metadata over the connection for bodies"),
+        (sent[2], "a body over .* for metadata"),
+    ):
+        (meta, meta_server), (data, data_server) = peers.socket_pair(), peers.socket_pair()
+        meta_server.send(None, [sent[0][1]])
+        with meta_server, data_server, peers.client_of((meta, data)) as reader:
+            (data_server if strays[0] is None else meta_server).send(strays[0], [strays[1]])
+            with pytest.raises(FormatError, match=words):
+                reader.read_next_batch()
 
 
 # -- channels ------------------------------------------------------------------------------------------------
@@ -464,27 +389,6 @@ def test_streams_one_after_the_other_share_a_connection_and_side_by_side_have_on
         assert values(second) == WORDS.to_pydict()
         assert values(first) == NUMBERS.to_pydict()
         assert server.num_clients == 2
-
-
-def test_many_threads_share_a_channel():
-    with offering("unix") as server, dissociated.Channel(server.uri, timeout=SECONDS) as channel:
-
-        def read() -> None:
-            for _ in range(20):
-                assert values(channel.read("numbers")) == NUMBERS.to_pydict()
-
-        with peers.beside(read), peers.beside(read), peers.beside(read):
-            read()
-        assert server.num_clients <= 4
-
-
-def test_batches_in_lent_memory_outlive_their_stream_and_the_channel():
-    with offering("shm") as server:
-        with dissociated.Channel(server.uri, timeout=SECONDS) as channel:
-            kept = [channel.read("numbers").read_all() for _ in range(3)]
-            assert server.num_clients == 1
-        assert [each.to_pydict() for each in kept] == [NUMBERS.to_pydict()] * 3
-        del kept
 
 
 def test_a_stream_that_was_left_in_the_middle_takes_its_connection_along():

@@ -1,22 +1,24 @@
 """Processes that speak UCX with each other; each has a library and transports of its own choice."""
 
-import contextlib
+import gc
 import importlib.util
+import itertools
 import json
 import os
-import select
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from dissociated.ucx_roles import PATIENCE
+from dissociated import peers
+from dissociated.lent_memory import PATIENCE, process, state_of
 from helpers import processes
+
+import arrowipc as ipc
+from arrowipc import dissociated
+from arrowipc.dissociated.session import Session
 
 # -- libraries -----------------------------------------------------------------------------------------------
 
@@ -46,82 +48,98 @@ def environment(library: str, transports: str) -> dict[str, str]:
 needs_ucx = pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12")
 
 
-def over_ucx(function: Any, *arguments: object, transports: str = "tcp", timeout: float = 120) -> None:
-    """Run a function in a process that uses the first library that is found; it must come to its end."""
-    used = environment(next(iter(LIBRARIES)), transports)
+def over_ucx(
+    function: Callable[..., None],
+    *arguments: object,
+    library: str | None = None,
+    transports: str = "tcp",
+    timeout: float = 120,
+) -> None:
+    """Run a function in a process that uses a library, the first that is found; it must come to its end."""
+    used = environment(library or next(iter(LIBRARIES)), transports)
     processes.printed(processes.run_function(function, *arguments, env=used, timeout=timeout))
 
 
-# -- processes -----------------------------------------------------------------------------------------------
+def peer(role: Callable[..., None], library: str, transports: str, *given: object) -> Any:
+    """A process that does what one of the functions below does, for as long as it is needed."""
+    return process(role, *given, env=environment(library, transports))
 
 
-class Peer:
-    """A child process and the lines that it prints."""
+# -- roles: each prints lines of JSON, and ends when its input is closed -----------------------------------------
 
-    def __init__(self, role: str, library: str, transports: str, **given: Any) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "dissociated.ucx_roles", role, json.dumps(given)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(library, transports),
+
+def sources() -> dict[str, Any]:
+    """What servers have: streams of every shape, and one of more than is ever on its way at once."""
+    return {**peers.shapes(), "endless": lambda: itertools.islice(peers.endless(4 << 20), 200)}
+
+
+def say(what: Any) -> None:
+    """Print a line for the parent."""
+    print(json.dumps(what), flush=True)
+
+
+def serve(mode: str = "peer", memory: str = "0", pairs: str = "") -> None:
+    """Say the URIs; when asked, say clients, errors and bytes of the arena in use; bodies say `pairs` (hex)."""
+    if pairs:
+        send = Session._send_placed
+        Session._send_placed = lambda self, message, placed: send(  # type: ignore[method-assign]
+            self, message, placed._replace(pairs=bytes.fromhex(pairs))
         )
-        self._line = b""
+    options = {"error_mode": mode, "memory": int(memory)}
+    with dissociated.Server(sources(), "ucx", transport_options=options, max_held=256 << 20) as server:
+        say([str(server.uri), *map(str, server.uris)])
+        for _ in sys.stdin:
+            state = None if server.memory is None else state_of(server.memory)
+            say([server.num_clients, server.errors, 0 if state is None else state.used + state.retired])
 
-    def tell(self) -> Any:
-        """Return the next thing that it prints, as JSON."""
-        out = self.process.stdout
-        assert out is not None
-        deadline = time.monotonic() + PATIENCE
-        while b"\n" not in self._line:
-            if not select.select([out], [], [], max(0, deadline - time.monotonic()))[0]:
-                raise TimeoutError(f"nothing from {self.process.args} for {PATIENCE} s: {self.words()}")
-            data = os.read(out.fileno(), 1 << 16)
-            if not data:
-                raise EOFError(f"{self.process.args} said no more: {self.words()}")
-            self._line += data
-        line, _, self._line = self._line.partition(b"\n")
-        return json.loads(line)
 
-    def hear(self, line: str) -> None:
-        """Say something to it."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(line.encode() + b"\n")
-        self.process.stdin.flush()
-
-    def words(self) -> str:
-        """End it if it does not end by itself, and return how it ended and what it wrote to stderr."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(1)
-        self.process.kill()
-        text = self.process.communicate()[1].decode(errors="replace")[-4000:]
-        return f"it ended with {self.process.returncode}: {text}"
-
-    def end(self) -> int:
-        """Close its input and return how it ended."""
+def fetch(uris: str, *names: str) -> None:
+    """Read streams; say of each whether it is what it should be and its memory is mapped, or what went wrong."""
+    expected = sources()
+    for name in names:
         try:
-            self.process.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.process.args} does not end: {self.words()}") from None
-        return self.process.returncode
-
-    def resident(self) -> int:
-        """Return how many bytes of memory it has, without those of files."""
-        text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return sum(int(text.split(kind)[1].split()[0]) << 10 for kind in ("RssAnon:", "RssShmem:"))
-
-    def kill(self) -> None:
-        """``kill -9``."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(PATIENCE)
+            with dissociated.connect(uris.split(), name, timeout=PATIENCE) as reader:
+                is_same = pa.table(reader.read_all()).equals(expected[name])
+                memory = reader._memory
+                say([name, is_same, bool(memory is not None and memory._mapped)])
+                returns = reader._returns
+        except (ipc.ArrowIpcError, OSError) as error:
+            return say(f"{type(error).__name__}: {error}")
+        del reader, memory
+        if returns._thread is not None:
+            returns._thread.join(PATIENCE)  # until the server has its memory back
+    return None
 
 
-@contextmanager
-def peer(role: str, library: str, transports: str, **given: Any) -> Iterator[Peer]:
-    """A child process, for as long as it is needed."""
-    child = Peer(role, library, transports, **given)
-    try:
-        yield child
-    finally:
-        child.process.kill()
-        child.process.communicate()
+def fetch_slowly(uri: str) -> None:
+    """Read one batch of "endless", then, when told to, all; say how that ended, and whether the first is the same."""
+    with dissociated.connect(uri, "endless", timeout=PATIENCE) as reader:
+        first = reader.read_next_batch()
+        say(first.num_rows)
+        for _ in sys.stdin:
+            try:
+                for number, batch in enumerate(reader, 1):
+                    assert batch.column(0)[-1] == number
+                    del batch
+                how = "complete"
+            except (ipc.TruncatedError, OSError) as error:
+                how = type(error).__name__
+            say([how, not first.column(0).to_numpy().any()])
+
+
+def fork(uri: str) -> None:
+    """Use UCX, fork, and say what the child gets when it does; the parent's connection goes on."""
+    with dissociated.connect(uri, "endless", timeout=PATIENCE) as reader:
+        first = reader.read_next_batch()
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for attempt in (lambda: dissociated.connect(uri, "words", timeout=PATIENCE), lambda: list(reader)):
+                try:
+                    attempt()
+                except ipc.UsageError as error:
+                    refused += "forked" in str(error)
+            del reader, first, attempt
+            gc.collect()
+            os._exit(refused)
+        say([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), first.column(0)[-1], next(iter(reader)).column(0)[-1]])

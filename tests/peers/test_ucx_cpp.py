@@ -14,47 +14,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
+from dissociated import peers
 from dissociated.cpp_client import LENGTHS, NO_BODY, decoded
-from dissociated.ucx_peers import LIBRARIES
-from dissociated.ucx_roles import PATIENCE
+from dissociated.lent_memory import PATIENCE
+from dissociated.ucx_peers import LIBRARIES, needs_ucx
 
 from arrowipc import dissociated
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.uri import new_tag
 
-pytestmark = [
-    pytest.mark.nosanitize,
-    pytest.mark.skipif(not LIBRARIES, reason="no libucp.so.0: install libucx0 or libucx-cu12"),
-]
+pytestmark = [needs_ucx, pytest.mark.nosanitize]
 
 SOURCE = Path(__file__).parents[1] / "helpers" / "cpp" / "ucx_peer.cpp"
 
 
-def table() -> pa.Table:
-    chance = np.random.default_rng(4)
-    columns = {
-        "x": pa.array(np.arange(60_000)),
-        "y": pa.array(chance.random(60_000), mask=chance.random(60_000) < 0.2),
-        "word": pa.array(chance.choice(["a", "bc", "def"], 60_000)).dictionary_encode(),
-        "text": pa.array([str(n) * (n % 5) for n in range(60_000)]),
-    }
-    return pa.table(columns)
-
-
-SOURCES = {
-    "batches": lambda: pa.Table.from_batches(table().to_batches(max_chunksize=7000)),
-    "one row": lambda: table().slice(0, 1),
-    "no rows": lambda: table().slice(0, 0).combine_chunks(),
-    "no bytes": lambda: pa.Table.from_batches([pa.record_batch({"n": pa.nulls(5)})] * 3),
-    "wide": lambda: pa.table({f"a column with a name of some length, {n}": [n] for n in range(3000)}),
-    "large": lambda: pa.table({"x": np.arange(3_000_000)}),
-}
+SHAPES = peers.shapes()
 #: One is enough usually.
-each_source = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(SOURCES)]
+each_shape = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(SHAPES)]
 )
 
 
@@ -81,15 +60,14 @@ def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     return request.param
 
 
-@each_source
+@each_shape
 def test_d093_the_peer_reads_what_we_serve(program, lanes, name):
-    source = SOURCES[name]()
-    with dissociated.Server({name: source}, "ucx", transport_options={"error_mode": "none"}) as server:
+    with dissociated.Server({name: SHAPES[name]}, "ucx", transport_options={"error_mode": "none"}) as server:
         metadata, data = server.uris
         command = [program, "client", "127.0.0.1", metadata.port, metadata.want_data, data.want_data, name]
         done = subprocess.run(list(map(str, command)), capture_output=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr.decode()
-    assert pa.table(decoded(done.stdout)).equals(source)
+    assert pa.table(decoded(done.stdout)).equals(SHAPES[name])
 
 
 def reported(*words: Any) -> str:
@@ -104,7 +82,7 @@ def reported(*words: Any) -> str:
 def serving(program: Path, name: str, clients: int) -> Iterator[list[str]]:
     """The URIs of the peer as a server."""
     stream = b""
-    for message in messages_of(SOURCES[name]()):
+    for message in messages_of(SHAPES[name]):
         has_body = message.kind != "Schema"
         stream += LENGTHS.pack(len(message.metadata), message.body_length if has_body else NO_BODY)
         stream += bytes(message.metadata) + bytes(message.body)
@@ -126,7 +104,7 @@ def serving(program: Path, name: str, clients: int) -> Iterator[list[str]]:
 @pytest.mark.slow
 def test_the_peer_passes_the_conformance_check_as_a_server(program, monkeypatch):
     monkeypatch.setenv("UCX_TLS", "tcp")
-    with serving(program, "batches", 1000) as uris:
+    with serving(program, "numbers", 1000) as uris:
         report = reported("server", *uris)
     assert "note 21 L" in report  # it serves the stream under any name
     assert report.count("\nok ") > 20
@@ -141,10 +119,10 @@ def test_the_peer_passes_the_conformance_check_as_a_client(program, monkeypatch)
     assert report.count("\nok ") > 15
 
 
-@each_source
+@each_shape
 def test_d094_we_read_what_the_peer_serves(program, lanes, name):
     with (
         serving(program, name, 2) as uris,
         dissociated.connect(uris, name, timeout=PATIENCE, validate="strict") as reader,
     ):
-        assert pa.table(reader.read_all()).equals(SOURCES[name]())
+        assert pa.table(reader.read_all()).equals(SHAPES[name])
