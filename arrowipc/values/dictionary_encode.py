@@ -15,6 +15,7 @@ from arrowipc.schemas import Schema
 from arrowipc.types import Dictionary, Field
 
 if TYPE_CHECKING:
+    from arrowipc.columns.column import Column
     from arrowipc.types import DataType
 
 
@@ -114,6 +115,11 @@ def unique(array: Array) -> Array:
     table = MemoTable.like(plain := only_column(array))
     table.add_batch(plain)
     return table.batch().column(0)
+
+
+def encoded_like(column: Column, values: Array) -> Array:
+    """Values of a column with indices and a dictionary, if the column has them; else as they are."""
+    return values.cast(kind) if isinstance(kind := column.field.type, Dictionary) else values
 
 
 def _changed(batch: RecordBatch, chosen: set[Any], change: Callable[[Array], Array]) -> RecordBatch:

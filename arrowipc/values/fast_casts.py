@@ -12,16 +12,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    import numpy.typing as npt
+
 _DAY = 86_400 * 10**9
 
 
 def numbers(array: Array, target: at.Int | at.FloatingPoint) -> Array | None:
-    """The numbers as NumPy converts them; None where some do not fit, or NumPy does not prove that they do."""
+    """The numbers as NumPy converts them; None as for :func:`converted_numbers`."""
     values, valid = split(array)
     dtype = stored_dtype(target)
     assert dtype is not None
     if valid is not None:
         values = np.where(valid, values, values.dtype.type(0))  # under nulls may be anything
+    converted = converted_numbers(values, dtype)
+    return None if converted is None else _array_of(target, converted, valid)
+
+
+def converted_numbers(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
+    """Numbers as another dtype; None where some do not fit, or NumPy does not prove that they do."""
     with np.errstate(over="ignore", invalid="ignore"):
         converted = values.astype(dtype)
     if values.dtype.kind == "f" and dtype.kind == "f":
@@ -34,9 +42,7 @@ def numbers(array: Array, target: at.Int | at.FloatingPoint) -> Array | None:
         else:
             fits = np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max  # false of NaN, too
             fits = fits and (values.dtype.kind != "f" or bool((values == np.trunc(values)).all()))
-    if not fits:
-        return None
-    return _array_of(target, converted, valid)
+    return converted if fits else None
 
 
 def times(integers: Array, target: Any, old: int, new: int) -> Array | None:

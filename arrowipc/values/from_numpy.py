@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from arrowipc import datatypes as at
+from arrowipc.values.fast_casts import converted_numbers
 from arrowipc.values.to_numpy import DATE32, stored_dtype
 
 TYPE_CHECKING = False
@@ -86,8 +87,9 @@ def listed(values: _Values, kind: at.DataType) -> list[Any]:
     if dtype.kind == "f" and dtype.itemsize > 8:
         raise _unfit(dtype, kind)
     items = list(values.tolist())
-    if dtype.kind == "T" and hasattr(dtype, "na_object"):
-        return [None if item is dtype.na_object else item for item in items]
+    missing = getattr(dtype, "na_object", "")
+    if not isinstance(missing, str):  # NumPy takes text that stands for what is missing for text
+        return [None if item is missing else item for item in items]
     return items
 
 
@@ -112,8 +114,14 @@ def _unmasked(values: _Values) -> tuple[_Values, _Mask | None]:
 def _cast(values: _Values, target: np.dtype[Any], kind: at.DataType) -> _Values:
     """Cast numbers to a dtype that holds every one of them."""
     # NumPy calls bool -> int safe, which we keep apart, and int64 -> float64, which it is not always.
-    if values.dtype.kind not in "iuf" or not np.can_cast(values.dtype, target, "safe"):
+    is_safe = np.can_cast(values.dtype, target, "safe")
+    is_known = values.dtype.kind in "iuf" and values.dtype.itemsize <= 8
+    if not is_known or not (is_safe or isinstance(kind, (at.Int, at.FloatingPoint))):
         raise _unfit(values.dtype, kind)
+    if not is_safe:
+        if (converted := converted_numbers(values, target)) is None:
+            raise _unfit(values.dtype, kind)
+        return converted
     cast = values.astype(target)
     if values.dtype.kind in "iu" and target.kind == "f" and values.dtype.itemsize == 8:
         beyond = cast == (2.0**63 if values.dtype.kind == "i" else 2.0**64)
