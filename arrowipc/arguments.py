@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     Extensions: TypeAlias = "bool | Mapping[str, Callable[[Any], Any]] | None"
     #: What maps become: lists of pairs, or dicts, where keys that repeat are refused or lose all but the last value.
     MapsAsDicts: TypeAlias = "Literal['strict', 'lossy'] | None"
+    Order: TypeAlias = Literal["ascending", "descending"]
+    Nulls: TypeAlias = Literal["at_end", "at_start"]
     MetadataLike: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
 
 #: How far docstrings of classes and functions are indented; since Python 3.13 the compiler strips that.
@@ -208,6 +210,14 @@ def check_flag(what: str, value: Any) -> bool:
     raise UsageError(f"{what} must be True or False, found {described(value)}")
 
 
+def check_safe(what: str, safe: Any) -> None:
+    """Check that `safe` is True; else raise an `UnsupportedError` that says who changes values that do not fit."""
+    if not check_flag("safe", safe):
+        raise UnsupportedError(
+            f"{what}: values are kept; to_arrow().cast(type, safe=False) changes those that do not fit"
+        )
+
+
 def check_integer(what: str, value: int, low: int, high: int) -> int:
     """Return an argument that must be an int, no bool, from `low` to `high`; else a `UsageError`."""
     if type(value) is not int or not low <= value <= high:
@@ -275,7 +285,7 @@ _INSTEAD = {
     "as_py": "elements are Python values: array[i]",
     "astype": "cast(type)",
     **dict.fromkeys(("copy_to", "device_type", "is_cpu"), "the memory is that of the CPU"),
-    **dict.fromkeys(("data", "iterchunks"), "chunks"),
+    "data": "chunks",
     **dict.fromkeys(("dtype", "dtypes"), "type, and of rows schema.types"),
     "dropna": "drop_null()",
     "fillna": "fill_null(value)",
@@ -401,7 +411,8 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
     Notes
     -----
     ``pairs`` are all keys and values as they are stored. As a mapping, a key that repeats has its first value;
-    ``m["key"]`` is ``m[b"key"]``. ``==`` knows other mappings too, and looks at the order of equal keys only.
+    ``m["key"]`` is ``m[b"key"]``. ``==`` knows other mappings too, also of text, and looks at the order of equal keys
+    only.
 
     Examples
     --------
@@ -443,7 +454,7 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
         def get(self, key: bytes | str, default: Any = None) -> Any: ...
 
     def __getitem__(self, key: bytes | str) -> bytes:
-        return self._mapping()[key.encode(errors="surrogatepass") if isinstance(key, str) else key]
+        return self._mapping()[_encoded(key)]
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(dict.fromkeys([key for key, _ in self.pairs]))
@@ -455,7 +466,8 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
         if isinstance(other, KeyValueMetadata):
             return self.pairs == other.pairs or _sorted(self.pairs) == _sorted(other.pairs)
         if isinstance(other, Mapping):
-            return len(self) == len(self.pairs) and self._mapping() == dict(other)
+            texts = {_encoded(key): _encoded(value) for key, value in other.items()}
+            return len(self) == len(self.pairs) and self._mapping() == texts
         return NotImplemented
 
     def __hash__(self) -> int:
@@ -464,6 +476,11 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
     def __repr__(self) -> str:
         unique = len(self) == len(self.pairs)
         return f"KeyValueMetadata({dict(self.pairs) if unique else list(self.pairs)})"
+
+
+def _encoded(value: Any) -> Any:
+    """Text as metadata hold it; surrogates, which none do, equal nothing there."""
+    return value.encode(errors="surrogatepass") if isinstance(value, str) else value
 
 
 def _sorted(pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -4,8 +4,7 @@ Every table of Schema.fbs that describes a type is one small class here, named a
 checked when a type is made, so a type that exists is one the format can express. People reach these names
 through :mod:`arrowipc.types`, which adds the factories.
 
-The classes are written by hand instead of with :mod:`dataclasses`: importing that module and generating
-thirty classes takes longer than the whole of ``import arrowipc`` may.
+They are written by hand: importing :mod:`dataclasses` and making thirty classes takes longer than ``import arrowipc``.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
 
     TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 
-#: Most levels of nested types, counting the innermost leaf as one. Readers stop here too (``Limits.depth``),
-#: and everything that walks a type may recurse because of it.
+#: Most levels of nested types with the innermost leaf, as of ``Limits.depth``: what walks a type may recurse.
 MAX_DEPTH = 64
 
 INT32_MAX = 2**31 - 1
@@ -83,7 +81,7 @@ class Described(Immutable):
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        known = isinstance(other, Described) or hasattr(other, "__arrow_c_schema__")
+        known = isinstance(other, (Described, str)) or hasattr(other, "__arrow_c_schema__")
         return self.equals(other) if known else NotImplemented
 
     def _key(self, exact: bool) -> Any:
@@ -118,8 +116,8 @@ class DataType(Described):
     Types are immutable, hashable and compare by value. ``str(type)`` is the name people know from pyarrow,
     such as ``timestamp[us, tz=UTC]``.
 
-    ``==`` ignores what the format gives no meaning: metadata of child fields, and the names of the children
-    of lists, maps and run-end encodings (writers call a list's child ``item``, ``element`` or ``l``).
+    A type equals its name: ``type == "int64"``. ``==`` ignores what the format gives no meaning: metadata of child
+    fields, and the names of the children of lists, maps and run-end encodings (``item``, ``element``, ``l``).
 
     Examples
     --------
@@ -196,6 +194,10 @@ class DataType(Described):
         return Schema(self.children)
 
     def _equals(self, other: object, check_metadata: bool) -> bool:
+        if isinstance(other, str):
+            from arrowipc.types import as_type
+
+            other = as_type(other)
         if not isinstance(other, DataType) or type(self) is not type(other):
             return False
         return self._key(check_metadata) == other._key(check_metadata)
@@ -557,6 +559,8 @@ class _Nested(DataType):
 
     __slots__ = ("_children", "_depth")
 
+    __getitem__ = DataType.field
+
     @classmethod
     def _over(cls, children: tuple[Field, ...], *values: object) -> Self:
         """Make the type of `children`; an error if readers would refuse one so deep."""
@@ -658,9 +662,6 @@ class Struct(_Nested):
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
-
-    def __getitem__(self, i: SupportsIndex | str) -> Field:
-        return self.field(i)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         return (Struct, *[child._key(exact) for child in self.fields])

@@ -20,7 +20,7 @@ from arrowipc.arguments import (
     note,
 )
 from arrowipc.datatypes import Described, Dictionary, Field, own, with_children
-from arrowipc.errors import NotFoundError, UsageError
+from arrowipc.errors import NotFoundError, UsageError, missing_package
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,6 +118,15 @@ class Schema(Described, Hints):
         from arrowipc.cdata.import_array import schema_from
 
         return schema_from(schema)
+
+    @classmethod
+    def from_pandas(cls, frame: Any, preserve_index: bool | None = None) -> Schema:
+        """Make the schema that pyarrow, which it needs, gives a ``pandas.DataFrame``, with what pandas notes."""
+        try:
+            theirs = __import__("pyarrow").Schema
+        except ImportError as error:
+            raise missing_package("Schema.from_pandas", "pyarrow") from error
+        return cls.from_arrow(theirs.from_pandas(frame, preserve_index))
 
     @property
     def names(self) -> list[str]:

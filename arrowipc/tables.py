@@ -5,10 +5,10 @@ With the functions that make arrays, columns, batches and tables, under pyarrow'
 
 from __future__ import annotations
 
-from _collections_abc import Mapping  # see arguments.py
+from _collections_abc import Iterator, Mapping, Set  # see arguments.py
 from itertools import accumulate
 
-from arrowipc.arguments import check_flag, equals_foreign, instance_of, integer_of, items_of
+from arrowipc.arguments import check_flag, check_safe, equals_foreign, instance_of, integer_of, items_of
 from arrowipc.columns.array import Array, clip, is_conditions, is_expression, is_foreign, is_integer, is_mask, mask_of
 from arrowipc.columns.column import Column
 from arrowipc.columns.record_batch import (
@@ -31,7 +31,7 @@ from arrowipc.types import as_schema, as_type, field as make_field
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, ClassVar, Literal, Self, SupportsIndex, overload
 
     import numpy.typing as npt
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from arrowipc.arguments import Extensions, MapsAsDicts, MetadataLike
     from arrowipc.datatypes import DataType
-    from arrowipc.types import TypeLike
+    from arrowipc.types import FieldsLike, TypeLike
 
 
 class ChunkedArray(Column):
@@ -94,9 +94,11 @@ class ChunkedArray(Column):
             if kind is None and not chunks:
                 known = Array.from_arrow(given).field
                 kind = known.type
-        for each in items_of("ChunkedArray: chunks", chunks):
-            made.append(build_array(each, kind))
+        for position, each in enumerate(items_of("ChunkedArray: chunks", chunks)):
+            made.append(build_array(each, None if type is None and is_foreign(each) else kind))
             kind = made[0].type
+            if made[-1].type != kind:
+                raise UsageError(f"chunk {position} has type {made[-1].type}, expected {kind}: type= casts them")
         if kind is None:
             raise UsageError("ChunkedArray: without chunks a type is needed")
         field = made[0].field if made else known or make_field("", kind)
@@ -117,6 +119,10 @@ class ChunkedArray(Column):
     def type(self) -> DataType:
         """Type of the elements."""
         return self.field.type
+
+    def iterchunks(self) -> Iterator[Array]:
+        """Iterate over the arrays."""
+        return iter(self.chunks)
 
     @property
     def num_chunks(self) -> int:
@@ -630,18 +636,22 @@ class Table(Tabular):
 # -- the functions that make them ----------------------------------------------------------------------------
 
 
-def array(values: Any, type: TypeLike | None = None, mask: Any = None, from_pandas: bool = False) -> Array:
+def array(
+    values: Any, type: TypeLike | None = None, mask: Any = None, from_pandas: bool = False, *, safe: bool = True
+) -> Array:
     """Make an :class:`Array` of Python values, a NumPy array, or another library's column.
 
     Parameters
     ----------
-    values : sequence, numpy.ndarray, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+    values : sequence, iterator, set, numpy.ndarray, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
     type : DataType or its name, optional
         None: that of the values.
     mask : sequence of bool, optional
         True: the value becomes null, and does not decide about the type.
     from_pandas : bool, default False
         What pandas calls missing, such as NaN, becomes null; needs pandas.
+    safe : bool, default True
+        Can only be True; see :meth:`Array.cast`.
 
     Raises
     ------
@@ -654,6 +664,9 @@ def array(values: Any, type: TypeLike | None = None, mask: Any = None, from_pand
     >>> ipc.array([1, None], "int8").to_pylist(), ipc.array([1, "x"], mask=[False, True]).to_pylist()
     ([1, None], [1, None])
     """
+    check_safe("array", safe)
+    if isinstance(values, (Iterator, Set)):
+        values = list(values)
     nulls = None if mask is None else items_of("mask", mask)
     if nulls is not None and len(nulls) != len(values):
         raise UsageError(f"mask: expected {len(values):,} elements, as there are values, found {len(nulls):,}")
@@ -685,8 +698,8 @@ def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> Chunke
 
 def record_batch(
     data: Any,
-    names: Iterable[str] | None = None,
-    schema: Schema | None = None,
+    names: Iterable[str] | Schema | None = None,
+    schema: FieldsLike | None = None,
     metadata: MetadataLike = None,
 ) -> RecordBatch:
     """Make a :class:`RecordBatch` of a dict or a sequence of columns, a data frame, or another library's batch.
@@ -697,6 +710,7 @@ def record_batch(
         A sequence holds the columns in the order of `names` or of the `schema`, or rows as dicts; of others a schema
         takes those of its names.
     names : sequence of str, optional
+        Or a schema, as without its keyword in pyarrow. A mapping has names of its own.
     schema : Schema, optional
     metadata : mapping or pairs of str or bytes, optional
         Of the schema.
@@ -712,11 +726,17 @@ def record_batch(
     >>> ipc.record_batch([[1, 2], ["a", "b"]], names=["x", "y"]) == ipc.record_batch({"x": [1, 2], "y": ["a", "b"]})
     True
     """
+    if hasattr(names, "__arrow_c_schema__"):
+        if schema is not None:
+            raise UsageError("the second argument is a schema already: leave schema= out")
+        names, schema = None, as_schema(names)
     if isinstance(data, (list, tuple)):
         if data and names is None and all(isinstance(each, Mapping) for each in data):
             return RecordBatch.from_pylist(data, schema, metadata)
         return RecordBatch.from_arrays(data, names, schema, metadata)
     if isinstance(data, Mapping):
+        if names is not None:
+            raise UsageError("a mapping has the names of its columns: leave names= out, or rename() what is made")
         return RecordBatch.from_pydict(data, schema, metadata)
     if schema is None and names is None:
         made = RecordBatch.from_arrow(data)
@@ -730,8 +750,8 @@ def record_batch(
 
 def table(
     data: Any,
-    names: Iterable[str] | None = None,
-    schema: Schema | None = None,
+    names: Iterable[str] | Schema | None = None,
+    schema: FieldsLike | None = None,
     metadata: MetadataLike = None,
 ) -> Table:
     """Make a :class:`Table` of `data`; `names`, `schema`, `metadata` and errors are those of :func:`record_batch`.
@@ -762,8 +782,8 @@ def concat_tables(tables: Iterable[Any], promote_options: str = "none") -> Table
     """
     if promote_options != "none":
         raise UnsupportedError(
-            f"concat_tables(promote_options={promote_options!r}): schemas are not joined here; pyarrow.concat_tables() "
-            "takes our tables, and open_dataset() joins those of files"
+            f"concat_tables(promote_options={promote_options!r}): schemas are not joined here; give "
+            "pyarrow.concat_tables() map(pyarrow.table, tables), and files to open_dataset()"
         )
     made = [each if isinstance(each, Table) else table(each) for each in items_of("concat_tables: tables", tables)]
     if not made:

@@ -9,6 +9,7 @@ Examples
 >>> schema([("id", int64()), field("tags", list_(string()), nullable=False)])
 id: int64
 tags: list<item: string> not null
+  child 0, item: string
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from arrowipc.arguments import Hints, check_flag
+from arrowipc.arguments import Hints, check_safe
 from arrowipc.errors import LimitError, NotFoundError, UnsupportedError, UsageError
 
 TYPE_CHECKING = False
@@ -44,6 +44,8 @@ else:
 _OFFSETS = "List", "LargeList", "Map"
 _VIEWS = "ListView", "LargeListView"
 LISTS = (*_OFFSETS, *_VIEWS, "FixedSizeList")
+#: Attributes that arrays of some types have.
+OF_SOME = {"indices", "items", "keys", "offsets", "run_ends", "sizes", "values"}
 
 
 class Column(_Elements):
@@ -80,10 +82,7 @@ class Column(_Elements):
         from arrowipc.derived.casts import cast
         from arrowipc.types import as_type
 
-        if not check_flag("safe", safe):
-            raise UnsupportedError(
-                "cast: values are kept; to_arrow().cast(type, safe=False) changes those that do not fit"
-            )
+        check_safe("cast", safe)
         if self.field.type != (target := as_type(type)) and isinstance(target, Dictionary):
             try:
                 return self._cut(cast(self._whole(), target))
@@ -110,9 +109,9 @@ class Column(_Elements):
 
     def unique(self) -> Array:
         """Return the distinct elements, in the order of their first occurrence; null is one of them."""
-        from arrowipc.derived.dictionary_encode import unique
+        from arrowipc.derived.dictionary_encode import encoded_like, unique
 
-        return unique(self.dictionary_decode()._whole())
+        return encoded_like(self, unique(self.dictionary_decode()._whole()))
 
     def value_counts(self) -> Array:
         """Return the distinct elements and how often each is there, as structs of `values` and `counts` (int64).
@@ -216,9 +215,7 @@ class Nested(Column):
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return [
-            name for name in super().__dir__() if name not in ("indices", "offsets", "values") or hasattr(self, name)
-        ]
+        return [name for name in super().__dir__() if name not in OF_SOME or hasattr(self, name)]
 
     @property
     def offsets(self: Any) -> Array:
@@ -226,6 +223,30 @@ class Nested(Column):
         self._expect("offsets", _OFFSETS + _VIEWS)
         count = len(self) + self._is_of(_OFFSETS)
         return self._stored(self._counts(), [None, self.buffers()[1] or bytes(8)], count)  # type: ignore[no-any-return]
+
+    @property
+    def sizes(self: Any) -> Array:
+        """How many elements each list of a list view has; no copy."""
+        self._expect("sizes", _VIEWS)
+        return self._stored(self._counts(), [None, self.buffers()[2]], len(self))  # type: ignore[no-any-return]
+
+    @property
+    def keys(self: Any) -> Array:
+        """The keys of all maps, between which :attr:`offsets` tell; no copy."""
+        self._expect("keys", ("Map",))
+        return self.children[0].children[0]  # type: ignore[no-any-return]
+
+    @property
+    def items(self: Any) -> Array:
+        """The items of all maps, between which :attr:`offsets` tell; no copy."""
+        self._expect("items", ("Map",))
+        return self.children[0].children[1]  # type: ignore[no-any-return]
+
+    @property
+    def run_ends(self: Any) -> Array:
+        """Where each run of a run-end encoded array ends, counted from where its buffers begin; no copy."""
+        self._expect("run_ends", ("RunEndEncoded",))
+        return self.children[0]  # type: ignore[no-any-return]
 
     @property
     def indices(self: Any) -> Array:
@@ -247,7 +268,7 @@ class Nested(Column):
 
         self._expect("value_lengths()", LISTS)
         if self._is_of(_VIEWS):
-            lengths = self._stored(self._counts(), [None, self.buffers()[2]], len(self)).to_pylist()
+            lengths = self.sizes.to_pylist()
         else:
             lengths = [end - start for start, end in pairwise(self._starts())]
         valid = self.is_valid().to_pylist()

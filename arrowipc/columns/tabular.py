@@ -8,13 +8,13 @@ from arrowipc.errors import UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Literal, Self, SupportsIndex
+    from typing import Any, Self, SupportsIndex
 
     import numpy.typing as npt
     import pandas as pd
     import polars as pl
 
-    from arrowipc.arguments import Extensions, MapsAsDicts, MetadataLike
+    from arrowipc.arguments import Extensions, MapsAsDicts, MetadataLike, Nulls, Order
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schemas import Field, Schema
     from arrowipc.tensors.dense import Tensor
@@ -132,11 +132,11 @@ class Tabular(_Rows):
         return cls.from_arrow(struct_array)
 
     @classmethod
-    def from_pandas(cls, frame: Any, **options: Any) -> Self:
+    def from_pandas(cls, frame: Any, schema: Any = None, **options: Any) -> Self:
         """Make rows of a ``pandas.DataFrame``; needs pyarrow, the options are those of its ``from_pandas``."""
         from arrowipc.values.libraries import from_pandas
 
-        return cls.from_arrow(from_pandas(frame, options))
+        return cls.from_arrow(from_pandas(frame, {"schema": schema, **options}))
 
     @classmethod
     def from_records(cls, array: npt.NDArray[Any]) -> Self:
@@ -223,24 +223,24 @@ class Tabular(_Rows):
         """Return the same rows without column `i`, without copying."""
         return self.drop(self.schema.position(i))
 
-    def cast(self, target_schema: Any) -> Self:
+    def cast(self, target_schema: Any, safe: bool = True) -> Self:
         """Return the columns as the types of another schema of the same names; see :meth:`Array.cast`."""
         from arrowipc.types import as_schema
 
         schema = as_schema(target_schema)
         if schema.names != self.column_names:
             raise UsageError(f"cast: expected a schema with the names {self.column_names}, found {schema.names}")
-        columns = [column.cast(field.type) for column, field in zip(self.itercolumns(), schema, strict=True)]
+        columns = [column.cast(field.type, safe) for column, field in zip(self.itercolumns(), schema, strict=True)]
         return self.from_arrays(columns, schema=schema)
 
-    def sort_by(self, sorting: str | Iterable[str | tuple[str, Literal["ascending", "descending"]]]) -> Self:
+    def sort_by(self, sorting: str | Iterable[str | tuple[str, Order] | tuple[str, Order, Nulls]]) -> Self:
         """Return the rows in the order of one or more columns, in new memory; rows that are equal there keep theirs.
 
         Parameters
         ----------
-        sorting : str, or sequence of str or (str, order) pairs
-            Names of columns, the first decides first. The order is "ascending" unless a pair says "descending". NaN
-            and behind it nulls come last in both.
+        sorting : str, or sequence of str, (str, order) or (str, order, nulls)
+            Names of columns, the first decides first. The order is "ascending" unless it says "descending". NaN
+            and behind it nulls come last in both; with "at_start" for `nulls`, nulls and behind them NaN come first.
 
         Raises
         ------

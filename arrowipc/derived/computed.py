@@ -8,6 +8,7 @@ from __future__ import annotations
 from arrowipc import datatypes as at
 from arrowipc.arguments import described, integer_of
 from arrowipc.columns.array import Array
+from arrowipc.derived.dictionary_encode import encoded_like
 from arrowipc.errors import UsageError, not_installed
 from arrowipc.values.from_python import build_arrays
 from arrowipc.values.libraries import library
@@ -30,23 +31,28 @@ if TYPE_CHECKING:
 #: Types whose stored values have the order of the values.
 _STORED_IN_ORDER = (at.Int, at.FloatingPoint, at.Bool, at.Timestamp, at.Date, at.Time, at.Duration)
 _ORDERS = ("ascending", "descending")
+_NULLS = ("at_end", "at_start")
 
 
 def sorted_rows(rows: Any, sorting: Any) -> npt.NDArray[np.int64]:
     """The indices of rows in the order that :meth:`Table.sort_by` describes."""
     keys = []
     for each in [sorting] if isinstance(sorting, str) else list(sorting):
-        name, order = (each, "ascending") if isinstance(each, str) else tuple(each)
-        if order not in _ORDERS:
-            raise UsageError(f"sort_by: expected 'ascending' or 'descending', found {described(order)}")
-        keys.append(_ranks(rows[name], order == "descending"))
+        name, *words = [each] if isinstance(each, str) else each
+        order, nulls = [*words, *("ascending", "at_end")[len(words) :]][:2]
+        if len(words) > 2 or order not in _ORDERS or nulls not in _NULLS:
+            raise UsageError(
+                "sort_by: expected a name, then 'ascending' or 'descending', then 'at_end' or 'at_start' for nulls, "
+                f"found {described(each)}"
+            )
+        keys.append(_ranks(rows[name], order == "descending", nulls == "at_start"))
     if not keys:
         raise UsageError("sort_by: expected a column, or several, found none")
     return np.lexsort(keys[::-1])
 
 
-def _ranks(column: Column, descending: bool) -> npt.NDArray[Any]:
-    """Numbers in the order of the values; those of nulls are the largest, then those of NaN."""
+def _ranks(column: Column, descending: bool, first: bool) -> npt.NDArray[Any]:
+    """Numbers in the order of the values; beyond all of them those of NaN, then those of nulls: below if `first`."""
     array: Any = column.dictionary_decode()._whole()
     if isinstance(array.type, _STORED_IN_ORDER):
         values, valid = split(array)
@@ -66,8 +72,8 @@ def _ranks(column: Column, descending: bool) -> npt.NDArray[Any]:
         places = np.empty(max(len(words), 1), np.int64)
         places[order] = np.arange(len(words))
         ranks, missing = places[indices], np.zeros(len(indices), np.int64) if valid is None else 2 * ~valid
-    most = len(ranks)
-    return np.where(missing > 0, most + missing, -ranks if descending else ranks)
+    beyond = len(ranks) + missing
+    return np.where(missing > 0, -beyond if first else beyond, -ranks if descending else ranks)
 
 
 def value_counts(column: Column) -> Array:
@@ -77,11 +83,13 @@ def value_counts(column: Column) -> Array:
     indices, valid = indices_of(encoded := array.cast(kind), kind)
     words = encoded.dictionary or array.slice(0, 0)
     counts = np.bincount(indices if valid is None else indices[valid], minlength=len(words))
-    distinct = words if valid is None and not array.field.extension_name else column.unique()
+    distinct = words if valid is None and not array.field.extension_name else column.dictionary_decode().unique()
     if valid is not None:
         null = _place_of_null(distinct)
         counts = np.insert(counts, null, np.count_nonzero(~valid))
-    made: Array = build_arrays([distinct, counts.astype(np.int64)], ["values", "counts"]).to_struct_array()
+    made: Array = build_arrays(
+        [encoded_like(column, distinct), counts.astype(np.int64)], ["values", "counts"]
+    ).to_struct_array()
     return made
 
 

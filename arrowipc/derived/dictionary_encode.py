@@ -12,9 +12,10 @@ from arrowipc.columns.take import take_rows
 from arrowipc.distinct.memo_table import MemoTable
 from arrowipc.errors import UsageError
 from arrowipc.schemas import Schema
-from arrowipc.types import Dictionary, Field
+from arrowipc.types import Dictionary, Field, Int
 
 if TYPE_CHECKING:
+    from arrowipc.columns.column import Column
     from arrowipc.types import DataType
 
 
@@ -114,6 +115,19 @@ def unique(array: Array) -> Array:
     table = MemoTable.like(plain := only_column(array))
     table.add_batch(plain)
     return table.batch().column(0)
+
+
+def encoded_like(column: Column, values: Array) -> Array:
+    """Values of a column with indices and a dictionary, if the column has them; else as they are.
+
+    Chunks with dictionaries of their own may have more values together than their indices can count.
+    """
+    kind = column.field.type
+    if not isinstance(kind, Dictionary):
+        return values
+    if len(values) > 1 << (kind.index_type.bit_width - kind.index_type.signed):
+        kind = Dictionary(Int(32, True), kind.value_type, kind.ordered)
+    return values.cast(kind)
 
 
 def _changed(batch: RecordBatch, chosen: set[Any], change: Callable[[Array], Array]) -> RecordBatch:

@@ -10,6 +10,7 @@ from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.derived.dictionary_encode import decoded
 from arrowipc.errors import FormatError
 from arrowipc.schemas import Field, Schema
+from arrowipc.values.from_numpy import converted_numbers
 from arrowipc.values.to_numpy import split, stored_dtype, valid_of
 
 TYPE_CHECKING = False
@@ -21,26 +22,13 @@ _MOST = (1 << 63) - 1
 
 
 def numbers(array: Array, target: at.Int | at.FloatingPoint) -> Array | None:
-    """The numbers as NumPy converts them; None where some do not fit, or NumPy does not prove that they do."""
+    """The numbers as NumPy converts them; None as for `converted_numbers`."""
     values, valid = split(array)
     dtype = stored_dtype(target)
     assert dtype is not None
     values = _zeroed(values, valid)
-    with np.errstate(over="ignore", invalid="ignore"):
-        converted = values.astype(dtype)
-    if values.dtype.kind == "f" and dtype.kind == "f":
-        fits = bool(np.isfinite(converted).all() or (np.isinf(converted) == np.isinf(values)).all())
-    else:
-        # Python compares integers with floats exactly.
-        low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
-        if dtype.kind == "f":  # larger integers may have more digits than it
-            fits = max(-low, high) <= 1 << np.finfo(dtype).nmant + 1
-        else:
-            fits = np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max  # false of NaN, too
-            fits = fits and (values.dtype.kind != "f" or bool((converted.astype(values.dtype) == values).all()))
-    if not fits:
-        return None
-    return _array_of(target, converted, valid)
+    converted = converted_numbers(values, dtype)
+    return None if converted is None else _array_of(target, converted, valid)
 
 
 def decimals(array: Array, target: Any) -> Array | None:
@@ -89,7 +77,7 @@ def _zeroed(values: Any, valid: Any) -> Any:
     return values if valid is None else np.where(valid, values, values.dtype.type(0))
 
 
-def decoded_as(array: Array, target: Any) -> Array | None:
+def decoded_as(array: Any, target: Any) -> Array | None:
     """The values of a dictionary-encoded column as they are; None where they are of another type."""
     return decoded(array) if array.type.value_type == target else None
 

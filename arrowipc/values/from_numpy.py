@@ -86,8 +86,9 @@ def listed(values: _Values, kind: at.DataType) -> list[Any]:
     if dtype.kind == "f" and dtype.itemsize > 8:
         raise _unfit(dtype, kind)
     items = list(values.tolist())
-    if dtype.kind == "T" and hasattr(dtype, "na_object"):
-        return [None if item is dtype.na_object else item for item in items]
+    missing = getattr(dtype, "na_object", "")
+    if not isinstance(missing, str):  # NumPy takes text that stands for what is missing for text
+        return [None if item is missing else item for item in items]
     return items
 
 
@@ -109,11 +110,34 @@ def _unmasked(values: _Values) -> tuple[_Values, _Mask | None]:
     return np.asarray(np.ma.getdata(values)), mask if mask.any() else None
 
 
+def converted_numbers(values: _Values, dtype: np.dtype[Any]) -> _Values | None:
+    """Numbers as another dtype; None where some do not fit, or NumPy does not prove that they do."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = values.astype(dtype)
+    if values.dtype.kind == "f" and dtype.kind == "f":
+        fits = bool(np.isfinite(converted).all() or (np.isinf(converted) == np.isinf(values)).all())
+    else:
+        # Python compares integers with floats exactly.
+        low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
+        if dtype.kind == "f":  # larger integers may have more digits than it
+            fits = max(-low, high) <= 1 << np.finfo(dtype).nmant + 1
+        else:
+            fits = np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max  # false of NaN, too
+            fits = fits and (values.dtype.kind != "f" or bool((converted.astype(values.dtype) == values).all()))
+    return converted if fits else None
+
+
 def _cast(values: _Values, target: np.dtype[Any], kind: at.DataType) -> _Values:
     """Cast numbers to a dtype that holds every one of them."""
     # NumPy calls bool -> int safe, which we keep apart, and int64 -> float64, which it is not always.
-    if values.dtype.kind not in "iuf" or not np.can_cast(values.dtype, target, "safe"):
+    is_safe = np.can_cast(values.dtype, target, "safe")
+    is_known = values.dtype.kind in "iuf" and values.dtype.itemsize <= 8
+    if not is_known or not (is_safe or isinstance(kind, (at.Int, at.FloatingPoint))):
         raise _unfit(values.dtype, kind)
+    if not is_safe:
+        if (converted := converted_numbers(values, target)) is None:
+            raise _unfit(values.dtype, kind)
+        return converted
     cast = values.astype(target)
     if values.dtype.kind in "iu" and target.kind == "f" and values.dtype.itemsize == 8:
         beyond = cast == (2.0**63 if values.dtype.kind == "i" else 2.0**64)

@@ -285,10 +285,10 @@ cdef object column_source(str name, object values, object kind):
     if is_tensor(values):
         return column_source(name, of_tensor(values), kind)
     if is_pandas(values):
-        # Through pyarrow; what it does not know, or is to have another type, goes value by value.
+        # Through pyarrow; what it does not know, or cannot be cast, goes value by value.
         try:
             array = import_array(sys.modules["pandas"].Series(values))
-            return array if kind is None or array.type == kind else of_pandas(values)
+            return array if kind is None else array.cast(kind)
         except (ImportError, NotImplementedError, TypeError, ValueError):
             return of_pandas(values)
     if hasattr(type(values), "__arrow_c_array__") or hasattr(type(values), "__arrow_c_stream__"):

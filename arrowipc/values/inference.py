@@ -70,6 +70,7 @@ def infer_schema(names: Sequence[str], columns: Sequence[Any], metadata: Metadat
     >>> infer_schema(["id", "tags"], [[1, None], [["a"], []]])
     id: int64
     tags: list<item: string>
+      child 0, item: string
     """
     fields = []
     for name, values in zip(items_of("names", names), items_of("columns", columns), strict=True):
@@ -107,8 +108,10 @@ def field_of(name: str, kind: DataType, values: Any = None) -> Field:
 def _type_of_array(array: Any) -> DataType:
     """The type that holds the elements of a NumPy array; further dimensions are lists of fixed size."""
     kind = array.dtype.kind
-    if kind in "OSUT":
+    if kind in "OSU":
         return _type_of_values(array.tolist(), 0)
+    if kind == "T":
+        return types.utf8()
     if kind == "b":
         found: DataType = types.bool_()
     elif array.dtype.str[1:] == "M8[D]":

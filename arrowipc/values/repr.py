@@ -39,7 +39,9 @@ CELL_WIDTH = 50
 
 # Metadata: pairs shown, characters of a value; children per level and levels that are looked at for more.
 PAIRS = 20
-PAIR_WIDTH = 66
+PAIR_WIDTH = 70
+KEY_WIDTH = 66
+VALUE_WIDTH = 10
 CHILDREN = 10
 LEVELS = 3
 
@@ -106,7 +108,7 @@ def schema_text(schema: Schema) -> str:
     """Return one line per field, with metadata of the field and of its children below it, like pyarrow."""
     lines: list[str] = []
     for field in schema.fields[:TEXT_FIELDS]:
-        lines += _field_lines(field, "", "")
+        lines += _field_lines(field, "", 0)
     if len(schema) > TEXT_FIELDS:
         lines.append(f"{CUT} and {_counted(len(schema) - TEXT_FIELDS, 'more field')}")
     lines += _pair_lines(schema.metadata.pairs, "-- schema metadata --", "")
@@ -141,14 +143,12 @@ def _column_lines(schema: Schema, batch: Any | None) -> Iterator[str]:
         yield f"  {CUT} and {_counted(len(schema) - len(fields), 'more column')}"
 
 
-def _field_lines(field: Field, prefix: str, indent: str) -> Iterator[str]:
+def _field_lines(field: Field, prefix: str, depth: int) -> Iterator[str]:
     name = shorten(printable(field.name), LINE_WIDTH)
-    yield f"{indent}{prefix}{name}: {_typed(field, LINE_WIDTH)}"
-    yield from _pair_lines(field.metadata.pairs, "-- field metadata --", indent + "  ")
-    for position, child in enumerate(_children(field.type)):
-        # The type names the children already; they get a line of their own for the sake of their metadata.
-        if _has_metadata(child, LEVELS):
-            yield from _field_lines(child, f"child {position}, ", indent + "  ")
+    yield f"{prefix}{name}: {_typed(field, LINE_WIDTH)}"
+    for position, child in enumerate(field.type.children[:CHILDREN] if depth < LEVELS else ()):
+        yield from _field_lines(child, f"{' ' * (4 * depth + 2)}child {position}, ", depth + 1)
+    yield from _pair_lines(field.metadata.pairs, "-- field metadata --", "  " * (depth + 1))
 
 
 def _pair_lines(pairs: tuple[tuple[bytes, bytes], ...], title: str, indent: str) -> Iterator[str]:
@@ -156,8 +156,8 @@ def _pair_lines(pairs: tuple[tuple[bytes, bytes], ...], title: str, indent: str)
     if pairs:
         yield indent + title
     for key, value in pairs[:PAIRS]:
-        name = printable(key[: PAIR_WIDTH + 1].decode("utf-8", "backslashreplace"))
-        yield f"{indent}{shorten(name, PAIR_WIDTH)}: {_pair_text(value)}"
+        name = shorten(printable(key[: KEY_WIDTH + 1].decode("utf-8", "backslashreplace")), KEY_WIDTH)
+        yield f"{indent}{name}: {_pair_text(value, max(PAIR_WIDTH - len(name), VALUE_WIDTH))}"
     if len(pairs) > PAIRS:
         yield f"{indent}{CUT} and {_counted(len(pairs) - PAIRS, 'more pair')}"
 
@@ -236,24 +236,14 @@ def _readable(schema: Schema) -> bool:
     return schema.endianness == sys.byteorder
 
 
-def _children(kind: DataType) -> tuple[Field, ...]:
-    return (kind.value_type if isinstance(kind, Dictionary) else kind).children[:CHILDREN]
-
-
-def _has_metadata(field: Field, levels: int) -> bool:
-    if field.metadata:
-        return True
-    return levels > 1 and any(_has_metadata(child, levels - 1) for child in _children(field.type))
-
-
-def _pair_text(value: bytes) -> str:
+def _pair_text(value: bytes, width: int) -> str:
     """Spell a metadata value: text where it is text, bytes otherwise, and how much was cut."""
-    head = value[:PAIR_WIDTH]
+    head = value[:width]
     try:
         text = head.decode()
     except UnicodeDecodeError as error:
         # A cut may fall into the middle of a character; anything else is binary.
-        if len(value) <= PAIR_WIDTH or error.start < len(head) - 3:
+        if len(value) <= width or error.start < len(head) - 3:
             return repr(head) + (f" + {len(value) - len(head)}" if len(value) > len(head) else "")
         text = head[: error.start].decode()
         head = head[: error.start]

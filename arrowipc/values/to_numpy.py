@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
@@ -112,10 +113,10 @@ def rows_as_array(
 
 def tensor_dtype(kinds: Sequence[at.DataType], floats: bool) -> np.dtype[Any] | None:
     """Return the dtype that holds numbers of all `kinds`: pyarrow's choice. None: there are others than numbers."""
-    dtypes = [stored_dtype(kind) for kind in kinds if isinstance(kind, at.Int | at.FloatingPoint)]
+    dtypes: list[Any] = [stored_dtype(kind) for kind in kinds if isinstance(kind, at.Int | at.FloatingPoint)]
     if not dtypes or len(dtypes) < len(kinds):
         return None
-    promoted = np.result_type(*dtypes)
+    promoted: np.dtype[Any] = reduce(np.promote_types, dtypes)
     if all(isinstance(kind, at.Int) for kind in kinds):
         if floats:
             return np.dtype("f4" if promoted.itemsize < 4 else "f8")

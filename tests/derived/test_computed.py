@@ -34,10 +34,21 @@ def test_rows_are_sorted_stably_with_nulls_last(names):
     )
 
 
+def test_nulls_come_first_where_a_key_says_so():
+    for order, values in (("ascending", "-1.0, 1.0, 3.0, 3.0"), ("descending", "3.0, 3.0, 1.0, -1.0")):
+        assert repr(OURS.sort_by([("x", order, "at_start")])["x"].to_pylist()) == f"[None, nan, {values}]"
+        assert OURS.sort_by([("x", order, "at_end")]).equals(OURS.sort_by([("x", order)]), nan_equal=True)
+    words = OURS.sort_by([("k", "ascending", "at_start"), ("y", "descending", "at_start")]).select(["k", "y"])
+    expected = [(None, "a"), ("p", None), ("p", "a"), ("q", "c"), ("q", "b"), ("q", "")]
+    assert list(words.iter_rows()) == expected
+
+
 def test_what_has_no_order_is_refused():
     for sorting, words in (
         ("s", "have no order"),
-        ([("x", "up")], "expected 'ascending' or 'descending', found str 'up'"),
+        ([("x", "up")], "then 'ascending' or 'descending', .* found tuple"),
+        ([("x", "ascending", "last")], "'at_end' or 'at_start' for nulls, found tuple"),
+        ([("x", "ascending", "at_end", "x")], "found tuple"),
         ([], "found none"),
         ("zz", "no column is named 'zz'|'zz'"),
     ):

@@ -167,7 +167,7 @@ def test_a_column_of_a_table_has_the_name_and_the_type_of_its_field():
 def test_chunks_have_one_type():
     with pytest.raises(ipc.UsageError, match="expected an integer"):
         ipc.ChunkedArray([[1], ["a"]])
-    with pytest.raises(ipc.UsageError, match="expected an array of int64, found one of string"):
+    with pytest.raises(ipc.UsageError, match="chunk 1 has type string, expected int64"):
         ipc.ChunkedArray([[1], ipc.Array.from_pylist(["a"])])
     with pytest.raises(ipc.UsageError, match="without chunks a type is needed"):
         ipc.ChunkedArray([])

@@ -28,6 +28,7 @@ import arrowipc as ipc
 from arrowipc import KeyValueMetadata, UnsupportedError, UsageError, types
 
 pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
 
 BATCH = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "a"]})
 
@@ -167,6 +168,81 @@ def test_sparse_tensors_of_pyarrow_are_written(kind: str) -> None:
     assert type(found).__name__ == kind
     assert found.dim_names == ("a", "b")
     assert np.array_equal(found.to_dense(), MATRIX)
+
+
+# -- the same call, the same values ----------------------------------------------------------------------------
+
+#: What code of pyarrow does with `m`, which is pyarrow or arrowipc.
+SAME: list[Any] = [
+    # A schema stands where names do, and decides about the types.
+    lambda m: m.table({"x": [1]}, m.schema({"x": m.int8()})),
+    lambda m: m.record_batch({"x": [1], "y": ["a"]}, m.schema({"y": m.large_string(), "x": m.int8()})),
+    lambda m: m.record_batch([[1]], m.schema({"x": m.int8()})),
+    lambda m: m.table(pd.DataFrame({"x": [1, 2], "y": 3}), m.schema({"y": m.int8()})).column("y"),
+    lambda m: m.Table.from_pandas(pd.DataFrame({"x": [1, 2]}), m.schema({"x": m.int8()})),
+    lambda m: m.Schema.from_pandas(pd.DataFrame({"x": [1], "y": ["a"]}, index=[5])),
+    lambda m: m.table({"x": [1]}).cast(m.schema({"x": m.int8()}), safe=True),
+    # A type equals its name.
+    lambda m: (m.int64() == "int64", m.int64() != "int64", m.int64().equals("i8")),
+    lambda m: (m.timestamp("us") == "timestamp[us]", m.string() == "str", m.string() == "nothing", m.string() == 5),
+    lambda m: "int8" in m.schema({"x": m.int8()}).types,
+    lambda m: str(m.schema({"x": m.list_(m.struct({"y": m.int8()}))}, metadata={"key": "v" * 100})),
+    lambda m: [str(m.dense_union([m.field("x", m.int8())])[0].type), str(m.map_("int8", "string").key_type)],
+    lambda m: m.KeyValueMetadata({"k": "v"}) == {"k": "v"} != m.KeyValueMetadata({"k": "w"}),
+    # Encoded values stay encoded.
+    lambda m: m.array(["b", None, "b"]).dictionary_encode().unique(),
+    lambda m: m.array(["b", None, "b"]).dictionary_encode().value_counts(),
+    lambda m: m.chunked_array([["b"], ["a", "b"]]).dictionary_encode().unique(),
+    lambda m: m.array(["b", "a"], m.dictionary(m.int8(), m.string())).value_counts(),
+    # Whatever can be iterated over; NumPy's and pandas' values of another type.
+    lambda m: m.array(x for x in (1, None)),
+    lambda m: m.array({"k": 1}.keys()),
+    lambda m: m.array({5}, m.int8()),
+    lambda m: m.array(np.array([1.0, 2.0]), m.int32()),
+    lambda m: m.array(np.array([1, 200]), m.uint8(), safe=True),
+    lambda m: m.array(pd.Series([np.array([1.0, np.nan]), None]), m.large_list(m.float32())),
+    lambda m: m.array(pd.Series([1.0, np.nan]), m.int8()),
+    # Parts of arrays.
+    lambda m: m.array([[1, 2], [], [3]], m.list_view(m.int8())).sizes,
+    lambda m: [m.array([[("a", 1)], [("b", None)]], m.map_("string", "int8")).keys.to_pylist()],
+    lambda m: m.array([[("a", 1)], [("b", None)]], m.map_("string", "int8")).items,
+    lambda m: [each.to_pylist() for each in m.chunked_array([[1], [2, 3]]).iterchunks()],
+    lambda m: m.array(pa.RunEndEncodedArray.from_arrays([2, 3], ["a", "b"])).run_ends,
+    # Types of a matrix are joined one after the other.
+    *[
+        lambda m, widths=widths: str(
+            m.record_batch([m.array([1, 2]).cast(each) for each in widths], names=list("abc")).to_tensor().type
+        )
+        for widths in itertools.permutations(["uint16", "int16", "float32"])
+    ],
+]
+
+
+def terms_of_neither(found: Any) -> Any:
+    if isinstance(found, (pa.Schema, ipc.Schema)):
+        return str(pa.schema(found).remove_metadata())
+    if hasattr(found, "schema"):
+        return str(pa.schema(found.schema).remove_metadata()), found.to_pylist()
+    return (str(found.type), found.to_pylist()) if hasattr(found, "to_pylist") else found
+
+
+@pytest.mark.parametrize("call", SAME, ids=map(str, range(len(SAME))))
+def test_the_same_call_gives_the_same_type_and_values(call: Any) -> None:
+    assert terms_of_neither(call(ipc)) == terms_of_neither(call(pa))
+
+
+def test_what_would_be_lost_is_refused() -> None:
+    schema = ipc.schema({"x": "int8"})
+    for call, words in (
+        (lambda: ipc.table({"x": [1]}, names=["y"]), "has the names of its columns"),
+        (lambda: ipc.table({"x": [1]}, schema, schema), "leave schema= out"),
+        (lambda: ipc.chunked_array([ipc.array([1]), ipc.array([1.0])]), "chunk 1 has type double, expected int64"),
+        (lambda: ipc.array([1], safe=False), "values are kept"),
+        (lambda: ipc.table({"x": [1]}).cast(schema, safe=False), "values are kept"),
+    ):
+        with pytest.raises((UsageError, UnsupportedError), match=words):
+            call()
+    assert ipc.chunked_array([ipc.array([1]), [2.0]], "float32").to_pylist() == [1.0, 2.0]
 
 
 # -- one call ------------------------------------------------------------------------------------------------

@@ -233,7 +233,9 @@ def test_copy_with_changes() -> None:
 def test_equality_of_types() -> None:
     everything = LEAVES + NESTED + OTHER_INTERVALS
     assert len(set(everything)) == len(everything)
-    assert T.int8() != "int8"
+    assert T.int8() == "int8" == T.int8()
+    assert T.timestamp("us").equals("timestamp[us]")
+    assert T.int8() not in ("int16", "no type", "")
     assert T.timestamp("us", "") == T.timestamp("us")  # 37
     assert T.timestamp("us", "UTC") != T.timestamp("us")
     one, two = T.Dictionary(T.int8(), T.utf8(), dictionary_id=1), T.Dictionary(T.int8(), T.utf8(), dictionary_id=2)

@@ -166,6 +166,10 @@ def test_arrays_of_text_and_objects_go_by_their_values():
         for missing in (None, math.nan):
             words = np.array(["a", missing, "é"], np.dtypes.StringDType(na_object=missing))
             assert build_array(words, t.string_view()).to_pylist() == ["a", None, "é"]
+            assert build_array(words).type == t.string()
+        for empty in ("", "nothing"):  # is text, for NumPy, too
+            words = np.array(["a", empty], np.dtypes.StringDType(na_object=empty))
+            assert build_array(words).to_pylist() == build_array(words, t.string()).to_pylist() == ["a", empty]
         assert build_array(np.array(["a"], np.dtypes.StringDType()), t.string()).to_pylist() == ["a"]
     pairs = np.array([(1, 2), (3, 4)], [("days", "i4"), ("milliseconds", "i4")])
     assert build_array(pairs, t.interval_day_time()).to_pylist() == [DayTime(1, 2), DayTime(3, 4)]
@@ -177,12 +181,22 @@ def test_arrays_are_cast_only_without_loss():
         assert build_array(small, kind).to_numpy().astype("i8").tolist() == [1, 2, 255]
     assert build_array(np.array([2**53, -(2**63)]), t.float64()).to_pylist() == [2.0**53, -(2.0**63)]
     assert build_array(np.array([1.5], "f4"), t.float64()).to_pylist() == [1.5]
+    for kind in (t.int8(), t.uint64(), t.float16(), t.float32()):
+        for made in (np.array([1, 100]), np.array([1.0, 100.0]), np.ma.masked_array([1, 100, 2**60], [0, 0, 1])):
+            assert build_array(made, kind).to_pylist()[:2] == [1, 100]
+    assert build_array(np.array([0.1, math.inf]), t.float32()).to_pylist() == [np.float32(0.1), math.inf]
     seconds = np.array([5], "M8[s]")
     assert build_array(seconds, t.timestamp("ns")).to_pylist() == [dt.datetime(1970, 1, 1, 0, 0, 5)]
     for values, kind, words in (
-        (np.array([1.0]), t.int64(), "an array of float64 cannot become int64 without loss"),
-        (np.array([1]), t.int32(), "int64 cannot become int32"),
-        (np.array([1.0]), t.float32(), "float64 cannot become float"),
+        (np.array([1.0, 1.5]), t.int64(), "an array of float64 cannot become int64 without loss"),
+        (np.array([math.nan]), t.int64(), "float64 cannot become int64"),
+        (np.array([2.0**63]), t.int64(), "float64 cannot become int64"),
+        (np.array([1, 2**31]), t.int32(), "int64 cannot become int32"),
+        (np.array([-1]), t.uint64(), "int64 cannot become uint64"),
+        (np.array([1e300]), t.float32(), "float64 cannot become float"),
+        (np.array([2**24 + 1]), t.float32(), "int64 cannot become float"),
+        (np.array([1.0]), t.timestamp("s"), "float64 cannot become timestamp"),
+        (np.array([1.0], np.longdouble), t.float64(), "cannot become double"),
         (np.array([True]), t.int8(), "bool cannot become int8"),
         (seconds, t.int64(), "cannot become int64"),
         (np.array([5], "M8[ns]"), t.timestamp("us"), "cannot become timestamp"),
