@@ -384,12 +384,6 @@ def test_a_dictionary_inside_one_that_is_missing_cannot_go_on(path, options):
 extend = partial(append, kind="stream", durable=False)
 
 
-def test_streams_of_pyarrow_go_on(path):
-    path.write_bytes(arrays.pyarrow_bytes(words("a", "b")))
-    extend(path, words("a", "b", "c"), words("d"))
-    assert pa.ipc.open_stream(path.read_bytes()).read_all()["w"].to_pylist() == ["a", "b", "a", "b", "c", "d"]
-
-
 def dictionaries(path: Path) -> list[tuple[bool, int]]:
     """Whether each dictionary message of a stream is a delta, and how many values there are then."""
     decoder = ipc.StreamDecoder()
@@ -421,14 +415,6 @@ def test_a_dictionary_of_a_stream_whose_batch_was_not_finished_goes_on(path):
         extend(path, words("a", "b", "c", "d"), dictionary_deltas=True)
         assert [batch["w"].to_pylist() for batch in reader] == [["a", "b", "c", "d"]]
     assert dictionaries(path) == [(False, 2), (True, 3), (True, 4)]
-
-
-def test_a_dictionary_that_nobody_has_written_is_written(path):
-    text = forge.field("w", forge.UTF8, dictionary=forge.encoding(41))
-    path.write_bytes(forge.message(forge.schema(text)))
-    extend(path, words("a", "b"), dictionary_deltas=True)
-    assert dictionaries(path) == [(False, 2)]
-    assert column_of(path, "w") == ["a", "b"]
 
 
 @pytest.mark.parametrize("begin", [ipc.new_file, ipc.new_stream])
