@@ -12,14 +12,8 @@ from arrowipc.events import DictionaryRead
 CODED = schema(field("d", forge.UTF8, dictionary=encoding(7, forge.INT8)))
 
 
-def text(*values: str) -> Table:
-    """A batch of one utf8 column without nulls."""
-    ends = [sum(len(v) for v in values[:i]) for i in range(len(values) + 1)]
-    return batch(len(values), [(len(values), 0)], [b"", i32(*ends), "".join(values).encode()])
-
-
 def words(*values: str, id: int = 7, delta: bool | None = None) -> Table:
-    return dictionary(id, text(*values), isDelta=delta)
+    return dictionary(id, forge.texts(*values), isDelta=delta)
 
 
 def coded(*indices: int, nulls: bytes = b"") -> Table:
@@ -206,7 +200,7 @@ def test_091_any_id(id):
         field("other", forge.UTF8, dictionary=encoding(99, forge.INT8)),
     )
     rows = batch(1, [(1, 0)] * 2, [b"", i8(1), b"", i8(0)])
-    data = stream(root, dictionary(id, text("a", "b")), words("z", id=99), rows)
+    data = stream(root, dictionary(id, forge.texts("a", "b")), words("z", id=99), rows)
     assert read_stream(data).values() == [[["b"], ["z"]]]
 
 

@@ -79,15 +79,13 @@ def test_099_an_outer_dictionary_that_a_batch_lacks_goes_empty_when_its_inner_on
         field("w", UTF8, dictionary=encoding(1, INT8)),
     )
 
-    def text(*values):
-        ends = [sum(map(len, values[:i])) for i in range(len(values) + 1)]
-        return forge.batch(len(values), [(len(values), 0)], [b"", i32(*ends), "".join(values).encode()])
-
     one_list = forge.batch(1, [(1, 0), (2, 0)], [b"", i32(0, 2), b"", i8(0, 1)])
     rows = forge.batch(1, [(1, 0), (1, 0)], [b"", i8(0), b"", i8(1)])
     absent = forge.batch(1, [(1, 1), (1, 0)], [b"\0", i8(0), b"", i8(0)])
-    (first,) = ipc.open_stream(stream(root, forge.dictionary(1, text("a", "b")), forge.dictionary(0, one_list), rows))
-    (second,) = ipc.open_stream(stream(root, forge.dictionary(1, text("z")), absent))
+    (first,) = ipc.open_stream(
+        stream(root, forge.dictionary(1, forge.texts("a", "b")), forge.dictionary(0, one_list), rows)
+    )
+    (second,) = ipc.open_stream(stream(root, forge.dictionary(1, forge.texts("z")), absent))
     out = Out(first.schema)
     assert out.write(first) == [(1, False, 2), (0, False, 1)]
     assert out.write(second) == [(1, False, 1), (0, False, 0)]
@@ -98,7 +96,7 @@ def test_099_an_outer_dictionary_that_a_batch_lacks_goes_empty_when_its_inner_on
 
 def test_092_a_batch_may_share_what_the_writer_does_not():
     together = forge.schema(*[field(name, UTF8, dictionary=encoding(7, INT8)) for name in ("c0", "c1")])
-    values = forge.dictionary(7, forge.batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
+    values = forge.dictionary(7, forge.texts("a", "b"))
     (shared,) = ipc.open_stream(stream(together, values, forge.batch(1, [(1, 0)] * 2, [b"", i8(0), b"", i8(1)])))
     apart = batch_of_columns(column([0], ["a"]), column([0], ["b"]))
     for options in STREAMS:
@@ -163,7 +161,7 @@ def test_103_an_index_that_does_not_fit_its_type_changes_nothing(kind, most):
 @pytest.mark.parametrize("index", [-1, 2, 3, 127, -128])
 @pytest.mark.parametrize("before", [["z"], ["a", "b", "c", "d"]], ids=["renumbered", "as they are"])
 def test_102_unifying_refuses_an_index_outside_its_dictionary(index, before):
-    text = forge.batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"])
+    text = forge.texts("a", "b")
     parts = [forge.batch(2, [(2, 0)], [b"", i8(1, row)]) for row in (index, 0)]
     bad, good = ipc.open_stream(stream(CODED, forge.dictionary(0, text), *parts), validate="none")
     out = Out(bad.schema, unify=True, deltas=True)
