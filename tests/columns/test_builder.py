@@ -146,8 +146,9 @@ def letters(*words: str, of: str | None = None) -> pa.Array:
         ([letters("a", "b", of="bab"), letters("c", "a", of="ac"), letters("a", "b")], 1, "abcaab"),
         ([letters("a", "b", of="bab"), letters("a", "b")], 1, "ab"),
         ([letters("a", "b"), letters("c", "d")], 10, "abcd"),
+        ([letters("a"), letters("a", "b"), letters("a", "b", "c")], 1, "abc"),
     ],
-    ids=["different", "equal", "taking turns"],
+    ids=["different", "equal", "taking turns", "growing"],
 )
 def test_dictionaries_follow_each_other_once_each(columns: list[pa.Array], times: int, known: str) -> None:
     parts = [read(one_column(column))[0] for column in columns] * times
