@@ -64,7 +64,7 @@ LARGE_LIST_VIEW = Table("LargeListView")
 EMPTY_LISTS = Table("FixedSizeList", listSize=0)
 RUNS_OF_NOTHING = field("item", forge.REE, RUNS, field("values", forge.NULL))
 CODED = schema(field("d", forge.UTF8, dictionary=forge.encoding(0, int_(64, False))))
-AB = dictionary(0, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
+AB = dictionary(0, forge.texts("a", "b"))
 
 
 def text(kind: Table, offsets: bytes, data: bytes, rows: int = 2) -> bytes:

@@ -12,14 +12,8 @@ from arrowipc.events import DictionaryRead
 CODED = schema(field("d", forge.UTF8, dictionary=encoding(7, forge.INT8)))
 
 
-def text(*values: str) -> Table:
-    """A batch of one utf8 column without nulls."""
-    ends = [sum(len(v) for v in values[:i]) for i in range(len(values) + 1)]
-    return batch(len(values), [(len(values), 0)], [b"", i32(*ends), "".join(values).encode()])
-
-
 def words(*values: str, id: int = 7, delta: bool | None = None) -> Table:
-    return dictionary(id, text(*values), isDelta=delta)
+    return dictionary(id, forge.texts(*values), isDelta=delta)
 
 
 def coded(*indices: int, nulls: bytes = b"") -> Table:
@@ -206,7 +200,7 @@ def test_091_any_id(id):
         field("other", forge.UTF8, dictionary=encoding(99, forge.INT8)),
     )
     rows = batch(1, [(1, 0)] * 2, [b"", i8(1), b"", i8(0)])
-    data = stream(root, dictionary(id, text("a", "b")), words("z", id=99), rows)
+    data = stream(root, dictionary(id, forge.texts("a", "b")), words("z", id=99), rows)
     assert read_stream(data).values() == [[["b"], ["z"]]]
 
 
@@ -249,6 +243,13 @@ def test_102_index_must_suit_the_dictionary_of_its_batch():
     refuse_stream(stream(CODED, words("a"), coded(1), delta("b"), coded(1)), FormatError, "index", "1")
 
 
+def test_102_nested_indices_must_suit_the_inner_dictionary_as_it_stands():
+    refuse_values(stream(NESTED, words("a", id=1), lists((1,)), coded(0)), "index", "1")
+    parts = (NESTED, words("a", "b", id=1), lists((1,)), lists((0,), delta=True))
+    assert flat(stream(*parts, coded(0, 1))) == [[["b"], ["a"]]]
+    refuse_values(stream(*parts, words("x", id=1), coded(1)), "index", "1")
+
+
 def test_104_broken_dictionary_values():
     for end, said in ((9, "offset"), (1, "UTF-8")):
         broken = dictionary(7, batch(1, [(1, 0)], [b"", i32(0, end), b"\xff"]))
@@ -265,7 +266,10 @@ def test_dictionary_bytes_are_limited():
     large = words("x" * 5000)
     data = stream(CODED, large, *[delta("y" * 5000)] * 10, coded(10))
     assert flat(data) == [["y" * 5000]]
-    refuse_stream(data, LimitError, "dictionary", limits=ipc.Limits(dictionary_bytes=20_000))
+    limits = ipc.Limits(dictionary_bytes=20_000)
+    refuse_stream(data, LimitError, "dictionary", limits=limits)
+    # Those that were replaced do not count.
+    assert len(flat(stream(CODED, *[large, coded(0)] * 10), limits=limits)) == 10
 
 
 def test_dictionary_events():

@@ -13,8 +13,8 @@ ROWS = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
 MORE = batch(2, [(2, 0)], [b"", i32(8, 9)])
 LAST = batch(1, [(1, 0)], [b"", i32(-1)])
 CODED = schema(field("d", forge.UTF8, dictionary=encoding(7, forge.INT8)))
-WORDS = dictionary(7, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
-DELTA = dictionary(7, batch(1, [(1, 0)], [b"", i32(0, 1), b"c"]), isDelta=True)
+WORDS = dictionary(7, forge.texts("a", "b"))
+DELTA = dictionary(7, forge.texts("c"), isDelta=True)
 
 
 def coded(*indices: int) -> Table:
@@ -27,7 +27,7 @@ def flat(data: bytes, **options) -> list:
 
 
 BARE = flatbuffer(ONE)
-ANOTHER_DELTA = dictionary(7, batch(1, [(1, 0)], [b"", i32(0, 1), b"d"]), isDelta=True)
+ANOTHER_DELTA = dictionary(7, forge.texts("d"), isDelta=True)
 DELTAS = (CODED, ANOTHER_DELTA, WORDS, DELTA, coded(2, 3))
 BOTH_BATCHES = [[1, 2, 3], [8, 9]]
 

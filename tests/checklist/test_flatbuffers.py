@@ -19,7 +19,7 @@ FULL = schema(
     metadata=[("k", "v")],
     features=[1],
 )
-WORDS = dictionary(1, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"]))
+WORDS = dictionary(1, forge.texts("a"))
 
 SCHEMA_OFFSETS = """
     vtable header header.vtable header.fields header.fields.# header.fields[0]

@@ -177,7 +177,7 @@ PAIRS = ((b"k", b"1"), (b"other", b"\xff\x00"), (b"k", b"2"), (b"", b""))
 
 def test_018_message_metadata_on_every_kind():
     coded = schema(field("d", forge.UTF8, dictionary=encoding(0)), metadata=PAIRS)
-    words = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"]))
+    words = dictionary(0, forge.texts("a"))
     rows = batch(1, [(1, 0)], [b"", i32(0)])
     data = stream(*(message(part, metadata=PAIRS) for part in (coded, words, rows)), message(rows))
     assert [m.custom_metadata.pairs for m in ipc.MessageReader(data)] == [PAIRS] * 3 + [()]

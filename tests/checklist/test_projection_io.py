@@ -40,7 +40,7 @@ def everything(version: int) -> tuple[Table, Table]:
     buffers += [b""] * (version == forge.V4) + [i8(9, 3), i32(0, 0), b"", i8(5), b"", i32(0, 1), b"z"]
     buffers += [b""] * (version == forge.V4) + [b"", i32(2), b"", view(LONG), LONG, bits(1, 0), i8(1, 0)]
     buffers += [b"", b"", i32(7, 8), b"", i32(0, 1, 1), b"", i32(-1, -2)]
-    words = dictionary(0, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"pq"]))
+    words = dictionary(0, forge.texts("p", "q"))
     return words, batch(2, NODES, buffers, variadic=[2, 1, 1])
 
 
@@ -121,7 +121,7 @@ ROWS = batch(1, [(1, 0)] * 2, [b"", i8(0), b"", i32(5)])
 
 def test_119_dictionaries_of_skipped_columns_are_not_needed():
     broken = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 99), b"a"]))
-    delta = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"b"]), isDelta=True)
+    delta = dictionary(0, forge.texts("b"), isDelta=True)
     for parts in ((ROWS,), (broken, ROWS), (broken, delta, ROWS)):
         assert read_stream(stream(CODED, *parts), columns=["i"]).values() == [[[5]]]
         assert read_file(file(CODED, *parts), columns=["i"]).values() == [[[5]]]
@@ -130,7 +130,7 @@ def test_119_dictionaries_of_skipped_columns_are_not_needed():
 def test_119_inner_dictionaries_of_selected_columns_are_loaded():
     inner = field("item", forge.UTF8, dictionary=encoding(1, forge.INT8))
     root = schema(field("i", forge.INT32), field("l", forge.LIST, inner, dictionary=encoding(2, forge.INT8)))
-    words = dictionary(1, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
+    words = dictionary(1, forge.texts("a", "b"))
     lists = dictionary(2, batch(1, [(1, 0), (2, 0)], [b"", i32(0, 2), b"", i8(1, 0)]))
     rows = batch(1, [(1, 0)] * 2, [b"", i32(5), b"", i8(0)])
     assert read_stream(stream(root, words, lists, rows), columns=["l"]).values() == [[[["b", "a"]]]]

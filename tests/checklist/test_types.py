@@ -206,7 +206,7 @@ def test_038_dictionary_inside_a_dictionary():
     inner = field("item", forge.UTF8, dictionary=encoding(1, forge.INT8))
     data = stream(
         schema(field("l", forge.LIST, inner, dictionary=encoding(2, forge.INT16))),
-        dictionary(1, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"])),
+        dictionary(1, forge.texts("a", "b")),
         dictionary(2, batch(2, [(2, 0), (3, 0)], [b"", i32(0, 2, 3), b"", i8(1, 0, 1)])),
         batch(3, [(3, 0)], [b"", i16(1, 0, 1)]),
     )
@@ -296,7 +296,7 @@ def test_041_extensions_are_storage_and_metadata(pairs):
 def test_041_extension_wraps_the_dictionary():
     pairs = ((b"ARROW:extension:name", b"a.b"),)
     coded = schema(field("d", forge.UTF8, dictionary=encoding(0, forge.INT64, isOrdered=True), metadata=pairs))
-    data = stream(coded, dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"])), batch(1, [(1, 0)], [b"", i64(0)]))
+    data = stream(coded, dictionary(0, forge.texts("a")), batch(1, [(1, 0)], [b"", i64(0)]))
     found = read_stream(data).schema.field(0)
     assert found.metadata.pairs == pairs
     assert found.type == types.Dictionary(types.Int(64, True), types.Utf8(), True)

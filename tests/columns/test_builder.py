@@ -146,8 +146,9 @@ def letters(*words: str, of: str | None = None) -> pa.Array:
         ([letters("a", "b", of="bab"), letters("c", "a", of="ac"), letters("a", "b")], 1, "abcaab"),
         ([letters("a", "b", of="bab"), letters("a", "b")], 1, "ab"),
         ([letters("a", "b"), letters("c", "d")], 10, "abcd"),
+        ([letters("a"), letters("a", "b"), letters("a", "b", "c")], 1, "abc"),
     ],
-    ids=["different", "equal", "taking turns"],
+    ids=["different", "equal", "taking turns", "growing"],
 )
 def test_dictionaries_follow_each_other_once_each(columns: list[pa.Array], times: int, known: str) -> None:
     parts = [read(one_column(column))[0] for column in columns] * times
@@ -156,27 +157,6 @@ def test_dictionaries_follow_each_other_once_each(columns: list[pa.Array], times
     found = pa.record_batch(concat_batches(parts)).column(0)
     assert found.to_pylist() == [word for column in columns for word in column.to_pylist()] * times
     assert found.dictionary.to_pylist() == list(known)
-
-
-def test_a_dictionary_that_grew_by_deltas_is_one() -> None:
-    parts = one_column(letters(*"ab"), letters(*"abc", of="cb"), letters(*"abcd", of="da"))
-    ours = list(ipc.open_stream(pyarrow_bytes(parts, emit_dictionary_deltas=True)))
-    assert rows(ours) == rows(parts)
-    column = pa.record_batch(concat_batches(ours[::-1])).column(0)
-    assert column.to_pylist() == ["d", "a", "c", "b", "a", "b"]
-    assert column.dictionary.to_pylist() == ["a", "b", "c", "d"]
-
-
-def test_dictionaries_below_dictionaries_follow_each_other_too() -> None:
-    def lists(*words: str) -> pa.Array:
-        values = pa.ListArray.from_arrays([0, 1, len(words)], letters(*words))
-        return pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), values)
-
-    parts = one_column(lists("a", "b", "c"), lists("d", "e"), lists("a", "b", "c"))
-    ours = [read([part])[0] for part in parts]
-    assert rows([concat_batches(ours)]) == rows(parts)
-    inner = pa.record_batch(concat_batches(ours)).column(0).dictionary.values.dictionary
-    assert inner.to_pylist() == ["a", "b", "c", "d", "e", "a", "b", "c"]
 
 
 def sharing(ids: tuple[int, int]) -> ipc.RecordBatch:
@@ -208,15 +188,6 @@ def test_null_slots_may_hold_any_index() -> None:
     column = pa.record_batch(concat_batches(read(one_column(letters("a", "b"), wild)))).column(0)
     column.validate(full=True)
     assert column.to_pylist() == ["a", "b", "c", None, "d"]
-
-
-def test_all_null_columns_go_without_their_dictionary() -> None:
-    root = schema(field("x", forge.UTF8, dictionary=encoding(0, forge.INT8)))
-    missing = batch(2, [(2, 2)], [bits(0, 0), i8(0, 0)])
-    late = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"a"]))
-    parts = list(ipc.open_stream(stream(root, missing, late, batch(1, [(1, 0)], [b"", i8(0)]))))
-    assert rows([concat_batches(parts)]) == [(None,), (None,), ("a",)]
-    assert concat_batches(parts[:1] * 2).num_rows == 4
 
 
 # -- what the types cannot hold ------------------------------------------------------------------------------

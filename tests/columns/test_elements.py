@@ -171,7 +171,7 @@ def test_values_are_counted_before_they_are_made():
 
 
 WORDS = of(forge.UTF8, dictionary=encoding(0))
-THREE_WORDS = dictionary(0, batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), b"abc"]))
+THREE_WORDS = dictionary(0, forge.texts("a", "b", "c"))
 
 
 UNREADABLE = {

@@ -229,6 +229,13 @@ def dictionary(id: int | None, data: Table | None, **slots: Any) -> Table:
     return Table("DictionaryBatch", b"" if data is None else data.body, id=id, data=data, **slots)
 
 
+def texts(*values: str) -> Table:
+    """The RecordBatch of one utf8 column without nulls, also as the data of a dictionary."""
+    parts = [value.encode() for value in values]
+    ends = [sum(map(len, parts[:i])) for i in range(len(parts) + 1)]
+    return batch(len(parts), [(len(parts), 0)], [b"", i32(*ends), b"".join(parts)])
+
+
 # Buffers.
 
 

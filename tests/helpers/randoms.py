@@ -181,6 +181,7 @@ POOLS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.bool_(), [True, False, None]),
     (pa.null(), [None]),
     (pa.decimal128(9, 2), [None, 1, 2]),
+    (pa.decimal256(70, 9), [None, 1, 2]),
     (pa.list_(pa.float64()), [[], None, [0.0], [-0.0], [math.nan], [None, 1.0]]),
     (pa.list_(pa.string()), [[], None, ["a"], ["a", "b"], [None], [LONG]]),
     (pa.list_view(pa.int32()), [[], None, [1, 2], [2]]),

@@ -457,8 +457,8 @@ def test_dictionaries_that_were_replaced(format: str) -> None:
 def test_dictionaries_that_grew() -> None:
     sink = bytearray()
     root = schema(field("w", forge.UTF8, dictionary=encoding(0, forge.INT8)))
-    more = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1), b"c"]), isDelta=True)
-    first = dictionary(0, batch(2, [(2, 0)], [b"", i32(0, 1, 2), b"ab"]))
+    more = dictionary(0, forge.texts("c"), isDelta=True)
+    first = dictionary(0, forge.texts("a", "b"))
     rows = [batch(2, [(2, 0)], [b"", i8(0, i)]) for i in (1, 2)]
     whole = forge.file(root, first, rows[0], more, rows[1])
     for data in (whole, whole[:-5]):

@@ -189,8 +189,7 @@ def coded(*parts: Any) -> tuple[list[bytes], bytes]:
 
 
 def words(text: str, delta: bool = False) -> forge.Table:
-    values = batch(len(text), [(len(text), 0)], [b"", i32(*range(len(text) + 1)), text.encode()])
-    return dictionary(0, values, isDelta=delta)
+    return dictionary(0, forge.texts(*text), isDelta=delta)
 
 
 def rows(*indices: int) -> forge.Table:
@@ -288,7 +287,7 @@ def cells(*values: bytes) -> ipc.RecordBatch:
 
 
 def test_streams_in_the_values_of_a_damaged_batch_are_not_taken_for_its_neighbours() -> None:
-    inner = stream(schema(field("x", forge.UTF8)), batch(1, [(1, 0)], [b"", i32(0, 1), b"q"]))
+    inner = stream(schema(field("x", forge.UTF8)), forge.texts("q"))
     parts = [cells(inner, inner), cells(inner * 3), cells(inner)]
     data = ipc_bytes(parts, "stream")
     second = forge.split(data)[2]

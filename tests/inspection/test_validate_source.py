@@ -98,7 +98,7 @@ def test_levels() -> None:
 
 
 CODED = schema(field("w", forge.UTF8, dictionary=forge.encoding(0, forge.INT8)))
-LETTERS = batch(1, [(1, 0)], [b"", i32(0, 1), b"a"])
+LETTERS = forge.texts("a")
 FOOTERS = {
     "a DictionaryBatch message that the footer does not list": lambda: forge.file(
         CODED, forge.dictionary(0, LETTERS), batch(1, [(1, 1)], [b"\0", forge.i8(0)]), dictionary_blocks=lambda _: []

@@ -24,13 +24,6 @@ from arrowipc.inspection.message_layout import CODECS
 # -- streams, message by message -----------------------------------------------------------------------------
 
 
-def texts(values: Sequence[str]) -> Any:
-    """One text column."""
-    parts = [value.encode() for value in values]
-    ends = [sum(map(len, parts[:i])) for i in range(len(parts) + 1)]
-    return forge.batch(len(parts), [(len(parts), 0)], [b"", forge.i32(*ends), b"".join(parts)])
-
-
 def views(count: int, text: bytes) -> Any:
     """One view column whose values all lie in the same bytes."""
     spelled = b"".join(forge.view(text, 0, 0) for _ in range(count))
@@ -46,7 +39,7 @@ def coded_lists(lists: Sequence[Sequence[int]]) -> Any:
 
 
 def words(values: Sequence[str], id: int = 0, delta: bool = False) -> Any:
-    return forge.dictionary(id, texts(values), isDelta=delta)
+    return forge.dictionary(id, forge.texts(*values), isDelta=delta)
 
 
 ITEM = forge.field("item", forge.UTF8, dictionary=forge.encoding(2))
@@ -80,7 +73,7 @@ def evolved(seed: int, steps: int, most: int) -> bytes:
             if id == 1:
                 made = coded_lists([[chance.randrange(known[2])] * chance.randint(0, 3) for _ in range(count)])
             else:
-                made = views(count, b"shared by all of them %d" % step) if id == 3 else texts(new)
+                made = views(count, b"shared by all of them %d" % step) if id == 3 else forge.texts(*new)
             parts.append(forge.dictionary(id, made, isDelta=delta))
             known[id] = count + (known[id] if delta else 0)
         length = chance.randint(0, 3)

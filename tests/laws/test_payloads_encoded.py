@@ -13,7 +13,6 @@ from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
 from helpers.mutate import overwritten
 from helpers.processes import rounds
-from hypothesis import given, strategies as st
 from laws.payload_rows import alone, encoded, rows_of, samples
 
 import arrowipc as ipc
@@ -60,43 +59,6 @@ def same_both_ways(streams: list[bytes], **options: Any) -> Any:
 
 
 # -- dictionaries --------------------------------------------------------------------------------------------
-
-
-def dictionary_cells(
-    kind: Any, dice: random.Random, count: int, width: Any, how: str, nested: bool = False
-) -> list[bytes]:
-    """Payloads whose dictionaries are the same, overlap, or grow; also in lists and structs, if `nested`."""
-    words = randoms.array_of(kind, 12, dice)
-    cells = []
-    for i in range(count):
-        low, size = {"same": (0, 6), "overlapping": (dice.randrange(8), 4), "growing": (0, 2 + i)}[how]
-        part = words.slice(low, min(size, 12))
-        indices = [dice.choice([None, *range(len(part))]) for _ in range(dice.randint(0, 9))]
-        column, rows = encoded(part, indices, width), range(len(indices))
-        below = {
-            "l": pa.ListArray.from_arrays(pa.array([*rows, len(rows)], pa.int32()), column),
-            "s": pa.StructArray.from_arrays([column], ["d"], mask=pa.array([row % 3 == 2 for row in rows], pa.bool_())),
-        }
-        cells.append(payload(dice.choice(CODECS), n=pa.array(rows, pa.int64()), x=column, **(below if nested else {})))
-    return cells
-
-
-@pytest.mark.parametrize("how", ["same", "overlapping", "growing"])
-@pytest.mark.parametrize("kind", LEAVES, ids=str)
-def test_dictionaries_of_every_leaf_type_become_one_or_plain_values(kind, how):
-    dice = random.Random(SEED)
-    cells = dictionary_cells(kind, dice, 8, pa.int16(), how, nested=True)
-    rows = [row for cell in cells for row in alone(cell)]
-    for level in LEVELS:
-        unified = same_both_ways(cells, validate=level)
-        plain = same_both_ways(cells, validate=level, dictionaries="decode")
-        assert rows_of(unified.batch) == rows_of(plain.batch) == rows
-        assert plain.batch.column(1).dictionary is None
-        stepped_over = ipc.decode_payloads(cells, validate=level, columns=["n"])
-        assert rows_of(stepped_over.batch) == [row[:1] for row in rows]
-        assert unified.num_alone == plain.num_alone == stepped_over.num_alone == (level == "strict")
-    pa.record_batch(unified.batch).validate(full=True)
-    pa.record_batch(plain.batch).validate(full=True)
 
 
 @pytest.mark.parametrize("nulls", [False, True])
@@ -147,27 +109,6 @@ def test_several_dictionaries_in_any_order_of_columns():
     chosen = ipc.decode_payloads(cells, columns=["b"])
     assert rows_of(chosen.batch) == [row[1:2] for row in rows_of(decoded.batch)]
     assert chosen.num_alone == 0
-
-
-def test_nested_dictionaries_and_values_are_read_alone():
-    cells = [payload(x=encoded(pa.array([["a"], ["b", None]]), [0, 1, 0]))] * 3
-    for dictionaries in ("unify", "decode"):
-        decoded = ipc.decode_payloads(cells, dictionaries=dictionaries)
-        assert rows_of(decoded.batch) == alone(cells[0]) * 3
-    assert ipc.decode_payloads(cells).num_alone == 3
-
-
-@pytest.mark.parametrize("deltas", [False, True])
-def test_dictionaries_that_change_within_a_payload(deltas):
-    parts = [pa.record_batch({"x": encoded(pa.array(["a", "b", "c", "d"][: 2 + i]), [1 + i, 0])}) for i in range(3)]
-    changed = pyarrow_bytes(parts, emit_dictionary_deltas=deltas)
-    cells = [changed, pyarrow_bytes(parts[::-1]), changed, changed]
-    decoded = ipc.decode_payloads(cells)
-    rows = [row for cell in cells for row in alone(cell)]
-    assert rows_of(decoded.batch) == rows
-    assert dictionaries_of(decoded.batch) == [["a", "b", "c", "d"]]
-    assert decoded.num_alone == (3 if deltas else 0)
-    assert rows_of(ipc.decode_payloads(cells, dictionaries="decode").batch) == rows
 
 
 def test_a_dictionary_that_has_not_arrived_serves_nulls_alone():
@@ -232,41 +173,6 @@ def test_the_dictionary_of_a_payload_that_failed_is_taken_back(level, options):
     assert [row[0] for row in rows_of(first.batch)] == ["d", "c", "d", "b", "a", "b"]
 
 
-def test_a_payload_that_fails_behind_its_first_batch_is_taken_back_too():
-    words = [pa.array(["a", "b"]), pa.array(["c", "d"]), pa.array(["e", "f"])]
-    parts = [pa.record_batch({"x": encoded(part, [1, 0, 1])}) for part in words]
-    good, twice = pyarrow_bytes(parts[:1]), pyarrow_bytes(parts[1:])
-    cells = [good, with_broken_batch(twice), good, pyarrow_bytes(parts[2:])]
-    decoded = ipc.decode_payloads(cells, on_error="skip")
-    assert dictionaries_of(decoded.batch) == [["a", "b", "e", "f"]]
-    assert decoded.counts.to_pylist() == [3, 0, 3, 3]
-    same = pyarrow_bytes([parts[1], parts[1]])
-    decoded = ipc.decode_payloads([good, with_broken_batch(same), same], on_error="skip")
-    assert dictionaries_of(decoded.batch) == [["a", "b", "c", "d"]]
-    assert [row[0] for row in rows_of(decoded.batch)] == ["b", "a", "b", *["d", "c", "d"] * 2]
-
-
-@given(seed=st.integers(0, 2**32), by_bytes=st.booleans(), most=st.integers(1, 20))
-def test_resuming_at_any_limit_leaves_nothing_out_and_keeps_only_its_own_values(seed, by_bytes, most):
-    dice = random.Random(seed)
-    cells = dictionary_cells(
-        dice.choice([pa.string(), pa.int64(), pa.string_view()]), dice, 9, pa.int32(), "overlapping"
-    )
-    limit = {"max_bytes": 60 * most} if by_bytes else {"max_rows": most}
-    rows: list[Any] = []
-    at = 0
-    while at < len(cells):
-        decoded = ipc.decode_payloads(cells, start=at, **limit)
-        again = ipc.decode_payloads(cells[at : decoded.next])
-        assert rows_of(again.batch) == rows_of(decoded.batch)
-        assert dictionaries_of(again.batch) == dictionaries_of(decoded.batch)
-        if by_bytes and decoded.next > at + 1:
-            assert decoded.batch.nbytes <= 60 * most
-        rows += rows_of(decoded.batch)
-        at = decoded.next
-    assert rows == [row for cell in cells for row in alone(cell)]
-
-
 # -- plain values become encoded -----------------------------------------------------------------------------
 
 
@@ -306,17 +212,6 @@ def test_an_output_whose_indices_are_full_says_so_or_stops():
 
 
 # -- compressed bodies ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@given(parts=randoms.batches(most_batches=2), seed=st.integers(0, 2**32))
-def test_compressed_payloads_are_each_alone(level, parts, seed):
-    if not parts or not parts[0].num_columns:
-        return
-    dice = random.Random(seed)
-    cells = [pyarrow_bytes(parts, compression=dice.choice(CODECS)) for _ in range(5)]
-    decoded = ipc.decode_payloads(cells, validate=level)
-    assert rows_of(decoded.batch) == [row for cell in cells for row in alone(cell)]
 
 
 def raw_and_compressed(rows: int, compression: str) -> bytes:

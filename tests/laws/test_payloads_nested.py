@@ -295,21 +295,6 @@ def words_in_structs(words: list[str], rows: list[int]) -> pa.RecordBatch:
     return pa.record_batch([pa.DictionaryArray.from_arrays(indices, outer)], ["o"])
 
 
-@pytest.mark.parametrize("long", [1, 100])
-def test_a_refused_cell_that_brought_inner_values_only_leaves_nothing(long):
-    """The outer dictionary went on to refer to the inner one with the values of the refused cell."""
-    first = words_in_structs(["aa", "bb"], [0, 1])
-    refused = words_in_structs(["aa", "bb", "x" * 33, "secret"], [1, 0])
-    last = words_in_structs(["aa", "bb", "c" * long], [0, 1, 2])
-    torn = pyarrow_bytes([refused])[:-8] + b"\xff\xff\xff\xff\x10\x00\x00\x00garbage!garbage!"
-    found = ipc.decode_payloads([pyarrow_bytes([first]), torn, pyarrow_bytes([last])], on_error="skip")
-    handed = pa.record_batch(found.batch)
-    handed.validate(full=True)
-    assert [row["o"]["a"] for row in handed.to_pylist()] == ["aa", "bb", "aa", "bb", "c" * long]
-    inner = handed.column("o").dictionary.field(0).dictionary
-    assert "secret" not in "".join(inner.to_pylist())
-
-
 def in_tens(count: int) -> list[pa.RecordBatch]:
     """Batches of ten rows that share a nested dictionary of 20,000 values."""
     whole = words_in_structs([f"{i:050d}" for i in range(20_000)], list(range(20_000)))

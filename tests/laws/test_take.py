@@ -90,21 +90,6 @@ def test_rows_are_those_of_a_list_however_they_lie(name, holder):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_pyarrow_takes_the_same(name):
-    dice = random.Random(name)
-    array = long_array(name)
-    batch = ipc.RecordBatch.from_arrow(pa.record_batch({"x": array}))
-    for way, rows in ways(len(array), dice).items() if len(array) else []:
-        wanted = [row % len(array) for row in rows]
-        try:
-            expected = array.take(pa.array(wanted, pa.int64()))
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
-            return
-        found = batch.take(rows)["x"]
-        assert found.equals(ipc.Array.from_arrow(expected), nan_equal=True), way
-
-
-@pytest.mark.parametrize("name", CASES)
 def test_repeated_rows_are_those_of_a_list(name):
     dice = random.Random(name)
     whole = ipc.RecordBatch.from_arrow(pa.record_batch({"x": long_array(name, 90)}))

@@ -287,17 +287,6 @@ def test_a_payload_has_the_values_that_it_uses(kind):
         pa.ipc.open_stream(cell).read_all().validate(full=True)
 
 
-@pytest.mark.parametrize(
-    "index", [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.uint32(), pa.int64(), pa.uint64()]
-)
-def test_indices_of_every_width_follow_their_values(index):
-    words = [f"word {i}" for i in range(100)]
-    batch = read_batch(pa.record_batch({"w": coded([99, 98, None, 0, 99], words, index)}))
-    first, second = cells(ipc.encode_payloads(batch, [0, 3, 5]))
-    assert (dictionary_of(first), dictionary_of(second)) == (["word 99", "word 98"], ["word 0", "word 99"])
-    check_rows([first, second], batch, [0, 3, 5])
-
-
 def test_values_of_an_ordered_dictionary_keep_their_order():
     words = [f"{i:04}" for i in range(1000)]
     picks = random.Random(5).sample(range(1000), 200)
@@ -346,14 +335,6 @@ def test_long_views_of_a_dictionary_are_packed():
     found = cells(ipc.encode_payloads(batch, [0, 3, 5]))
     check_rows(found, batch, [0, 3, 5])
     assert max(map(len, found)) < 1000
-
-
-def test_a_batch_whose_dictionary_never_came_is_written():
-    root = forge.schema(forge.field("w", forge.UTF8, dictionary=forge.encoding(0)))
-    rows = forge.batch(2, [(2, 2)], [forge.bits(0, 0), forge.i32(7, 7)])
-    (batch,) = ipc.open_stream(forge.stream(root, rows))
-    for cell in cells(ipc.encode_payloads(batch, rows_per_payload=1)):
-        assert ipc.open_stream(cell).read_all().to_pydict() == {"w": [None]}
 
 
 # -- groups --------------------------------------------------------------------------------------------------

@@ -2,20 +2,18 @@
 
 import io
 import os
-import random
 import threading
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers import forge
-from helpers.arrays import ipc_bytes, pyarrow_bytes
+from helpers.arrays import ipc_bytes
 from helpers.support import growing, nested, replaced
 from helpers.web import Web
 
 import arrowipc as ipc
 from arrowipc import UsageError
-from arrowipc.decode import file_decoder
 
 
 def stream_of(batches: int, rows: int = 3, **options: Any) -> bytes:
@@ -25,28 +23,6 @@ def stream_of(batches: int, rows: int = 3, **options: Any) -> bytes:
 
 def in_order(data: bytes) -> list[Any]:
     return [batch.to_pydict() for batch in ipc.open_stream(data)]
-
-
-@pytest.mark.parametrize("kept", [0, 1 << 26], ids=["nothing kept", "all kept"])
-def test_dictionaries_that_grow_and_are_replaced_in_random_order(kept, monkeypatch):
-    monkeypatch.setattr(file_decoder, "KEPT_DICTIONARIES", kept)
-    chance, parts, words = random.Random(5), [], {"a": [], "b": []}
-    for i in range(60):
-        columns = {}
-        for name, known in words.items():
-            if chance.random() < 0.2:
-                known.clear()
-            known.extend(f"{name}{i}.{k}" for k in range(chance.randrange(3)))
-            taken = [chance.randrange(len(known)) if known else None for _ in range(4)]
-            columns[name] = pa.DictionaryArray.from_arrays(pa.array(taken, pa.int32()), pa.array(known, pa.utf8()))
-        parts.append(pa.record_batch(columns))
-    data = pyarrow_bytes(parts, emit_dictionary_deltas=True)
-    assert ipc.open_stream(data).read_all().num_rows == 240
-    reader = ipc.open(data, index=True)
-    one = ipc.open(data, index=True, columns=["b"])
-    for i in [*chance.sample(range(60), 60), 59, 0, 30, 29, 30]:
-        assert reader[i].to_pydict() == parts[i].to_pydict()
-        assert one[i].to_pydict() == {"b": parts[i].to_pydict()["b"]}
 
 
 def test_an_index_out_of_a_dictionary_as_it_stood_is_refused_though_it_grows_later():
