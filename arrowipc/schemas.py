@@ -123,10 +123,10 @@ class Schema(Described, Hints):
     def from_pandas(cls, frame: Any, preserve_index: bool | None = None) -> Schema:
         """Make the schema that pyarrow, which it needs, gives a ``pandas.DataFrame``, with what pandas notes."""
         try:
-            theirs = __import__("pyarrow").Schema
+            import pyarrow
         except ImportError as error:
             raise missing_package("Schema.from_pandas", "pyarrow") from error
-        return cls.from_arrow(theirs.from_pandas(frame, preserve_index))
+        return cls.from_arrow(pyarrow.Schema.from_pandas(frame, preserve_index))
 
     @property
     def names(self) -> list[str]:
