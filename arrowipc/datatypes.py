@@ -1,8 +1,7 @@
 """The logical types of Arrow as immutable values, and the field that carries them.
 
-Every table of Schema.fbs that describes a type is one small class here, named as there. Parameters are
-checked when a type is made, so a type that exists is one the format can express. People reach these names
-through :mod:`arrowipc.types`, which adds the factories.
+Every table of Schema.fbs that describes a type is one small class here, named as there. Parameters are checked when a
+type is made, so a type that exists is one the format can express. :mod:`arrowipc.types` has the names, and factories.
 
 They are written by hand: importing :mod:`dataclasses` and making thirty classes takes longer than ``import arrowipc``.
 """
@@ -559,7 +558,8 @@ class _Nested(DataType):
 
     __slots__ = ("_children", "_depth")
 
-    __getitem__ = DataType.field
+    def __getitem__(self, i: SupportsIndex | str) -> Field:
+        return self.field(i)
 
     @classmethod
     def _over(cls, children: tuple[Field, ...], *values: object) -> Self:

@@ -10,6 +10,7 @@ from arrowipc.arguments import (
     NO_METADATA,
     Hints,
     check_choice,
+    check_flag,
     check_integer,
     columns_of,
     described,
@@ -123,10 +124,12 @@ class Schema(Described, Hints):
     def from_pandas(cls, frame: Any, preserve_index: bool | None = None) -> Schema:
         """Make the schema that pyarrow, which it needs, gives a ``pandas.DataFrame``, with what pandas notes."""
         try:
-            import pyarrow
+            theirs = __import__("pyarrow").Schema
         except ImportError as error:
             raise missing_package("Schema.from_pandas", "pyarrow") from error
-        return cls.from_arrow(pyarrow.Schema.from_pandas(frame, preserve_index))
+        if preserve_index is not None:
+            check_flag("preserve_index", preserve_index)
+        return cls.from_arrow(theirs.from_pandas(frame, preserve_index))
 
     @property
     def names(self) -> list[str]:

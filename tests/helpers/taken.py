@@ -70,7 +70,7 @@ def feather(table: Any) -> Any:
 
 def dataset(data: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        pyarrow.dataset.write_dataset(data, folder, format="arrow", use_threads=False)
+        pyarrow.dataset.write_dataset(data, folder, format="arrow", preserve_order=True)
         return pyarrow.dataset.dataset(folder, format="arrow").to_table()
 
 
