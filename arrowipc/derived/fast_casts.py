@@ -65,7 +65,7 @@ def _unscaled(array: Array) -> tuple[Any, Any]:
     width = array.type.bit_width // 8
     stored = np.frombuffer(array.buffers()[1] or b"", np.uint8)
     stored = stored[array.offset * width : (array.offset + len(array)) * width]
-    limbs = stored.view("<i4" if width == 4 else "<i8").reshape(len(array), -1)
+    limbs = stored.view("<i4" if width == 4 else "<i8").reshape(len(array), max(width // 8, 1))
     valid = valid_of(array)
     values = _zeroed(limbs[:, 0], valid).astype(np.int64)
     above = limbs[:, 1:] if valid is None else np.where(valid[:, None], limbs[:, 1:], 0)

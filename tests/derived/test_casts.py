@@ -196,6 +196,7 @@ def test_decimals_and_integers_are_cast_exactly_or_not_at_all(source, target):
     fitting = [number for number in held if holds(target, number)]
     array = ipc.array([*map(as_stored(source), held[:1] + fitting), None], source)[1:]
     assert array.cast(target).to_pylist() == [*fitting, None]
+    assert array[:0].cast(target).to_pylist() == []
     for number in set(held) - set(fitting):
         with pytest.raises(ipc.UsageError, match="row 2: expected"):
             ipc.array([0, None, as_stored(source)(number)], source).cast(target)

@@ -83,11 +83,17 @@ def _array(array: Any) -> None:
             arrays_from_cells(array)
 
 
+CASTS = (
+    *("int8", "float32", "string", "large_string", "large_binary", types.timestamp("s"), types.date32()),
+    *(types.decimal128(20, 2), types.decimal256(40, 1)),
+)
+
+
 def _computed(array: Any, chance: random.Random) -> None:
     """Compute, cast, and make again of its buffers."""
     steps = [array.value_counts, array.is_nan, array.drop_null, array.dictionary_encode]
     steps += [lambda: array.index(None), lambda: array.index(1), lambda: array.to_numpy(zero_copy_only=False)]
-    steps.append(lambda: array.cast(chance.choice(("int8", "float32", types.timestamp("s"), types.date32()))))
+    steps.append(lambda: array.cast(chance.choice(CASTS)))
     if not array.type.children and not isinstance(array.type, types.Dictionary):
         steps.append(lambda: made_of_buffers(array).to_pylist())
     for step in steps:
