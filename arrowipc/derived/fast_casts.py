@@ -10,7 +10,7 @@ from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.derived.dictionary_encode import decoded
 from arrowipc.errors import FormatError
 from arrowipc.schemas import Field, Schema
-from arrowipc.values.from_numpy import converted_numbers
+from arrowipc.values.from_numpy import converted_numbers, in_blocks, zeroed
 from arrowipc.values.to_numpy import split, stored_dtype, valid_of
 
 TYPE_CHECKING = False
@@ -26,8 +26,7 @@ def numbers(array: Array, target: at.Int | at.FloatingPoint) -> Array | None:
     values, valid = split(array)
     dtype = stored_dtype(target)
     assert dtype is not None
-    values = _zeroed(values, valid)
-    converted = converted_numbers(values, dtype)
+    converted = converted_numbers(values, valid, dtype)
     return None if converted is None else _array_of(target, converted, valid)
 
 
@@ -61,20 +60,15 @@ def _unscaled(array: Array) -> tuple[Any, Any]:
     if isinstance(array.type, at.Int):
         values, valid = split(array)
         most = values.max().item() if len(values) else 0
-        return (_zeroed(values, valid).astype(np.int64) if most <= _MOST else None), valid
+        return (zeroed(values, valid).astype(np.int64) if most <= _MOST else None), valid
     width = array.type.bit_width // 8
     stored = np.frombuffer(array.buffers()[1] or b"", np.uint8)
     stored = stored[array.offset * width : (array.offset + len(array)) * width]
     limbs = stored.view("<i4" if width == 4 else "<i8").reshape(len(array), max(width // 8, 1))
     valid = valid_of(array)
-    values = _zeroed(limbs[:, 0], valid).astype(np.int64)
+    values = zeroed(limbs[:, 0], valid).astype(np.int64)
     above = limbs[:, 1:] if valid is None else np.where(valid[:, None], limbs[:, 1:], 0)
     return (values if (above == (values >> 63)[:, None]).all() else None), valid
-
-
-def _zeroed(values: Any, valid: Any) -> Any:
-    """The values with zeros under nulls, where may be anything."""
-    return values if valid is None else np.where(valid, values, values.dtype.type(0))
 
 
 def decoded_as(array: Any, target: Any) -> Array | None:
@@ -103,19 +97,27 @@ def words(array: Array, target: Any) -> Array | None:
 def times(integers: Array, target: Any, old: int, new: int) -> Array | None:
     """Counts of units of `old` ns as those of `new` ns; None where some are not whole, or do not fit."""
     values, valid = split(integers)
-    values = _zeroed(values.astype(np.int64, copy=False), valid)
-    low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
-    smallest, largest = low * old // new, high * old // new
     dtype = np.dtype("<i4") if target == at.Date("day") or getattr(target, "bit_width", 64) == 32 else np.dtype("<i8")
-    in_day = not isinstance(target, at.Time) or (smallest >= 0 and largest * new < _DAY)
     scale, step = max(old // new, 1), _DAY if isinstance(target, at.Date) else new
-    # The product has to fit, too.
-    fits = max(-low, high) * scale <= np.iinfo(np.int64).max
-    fits = fits and in_day and np.iinfo(dtype).min <= smallest and largest <= np.iinfo(dtype).max
-    if not fits or not _are_multiples(values, max(step // old, 1)):
-        return None
-    counts = values * scale if old > new else values // (new // old)
-    return _array_of(target, counts.astype(dtype, copy=False), valid)
+
+    def convert(block: Any, out: Any) -> bool:
+        low, high = block.min().item(), block.max().item()
+        smallest, largest = low * old // new, high * old // new
+        in_day = not isinstance(target, at.Time) or (smallest >= 0 and largest * new < _DAY)
+        fits = in_day and np.iinfo(dtype).min <= smallest and largest <= np.iinfo(dtype).max
+        # The product has to fit, too.
+        if not fits or max(-low, high) * scale > _MOST:
+            return False
+        block = block.astype(np.int64, copy=False)
+        if old > new:
+            np.multiply(block, scale, out=out, casting="unsafe")
+            return _are_multiples(block, max(step // old, 1))
+        np.floor_divide(block, new // old, out=out, casting="unsafe")
+        is_whole = old == new or (out * np.int64(new // old) == block).all()
+        return bool(is_whole) and (step == new or _are_multiples(block, step // old))
+
+    converted = in_blocks(values, valid, dtype, convert)
+    return None if converted is None else _array_of(target, converted, valid)
 
 
 def _are_multiples(values: Any, size: int) -> bool:

@@ -13,6 +13,7 @@ from arrowipc.values.to_numpy import DATE32, stored_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, TypeAlias
 
     import numpy.typing as npt
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _MS_PER_DAY = 86_400_000
+#: How many values are converted at a time: what each step reads and writes stays in the processor's cache.
+_BLOCK = 1 << 16
 
 
 class Misfit(Exception):
@@ -110,21 +113,43 @@ def _unmasked(values: _Values) -> tuple[_Values, _Mask | None]:
     return np.asarray(np.ma.getdata(values)), mask if mask.any() else None
 
 
-def converted_numbers(values: _Values, dtype: np.dtype[Any]) -> _Values | None:
+def in_blocks(
+    values: _Values, valid: _Mask | None, dtype: np.dtype[Any], convert: Callable[[_Values, _Values], bool]
+) -> _Values | None:
+    """Convert values block by block; None as soon as one does not fit.
+
+    `convert` gets a block, with zeros in place of nulls, and where its result belongs. It returns whether all fits.
+    """
+    converted = np.empty(len(values), dtype)
+    for first in range(0, len(values), _BLOCK):
+        rows = slice(first, first + _BLOCK)
+        if not convert(zeroed(values[rows], None if valid is None else valid[rows]), converted[rows]):
+            return None
+    return converted
+
+
+def zeroed(values: _Values, valid: _Mask | None) -> _Values:
+    """Replace what lies under nulls, which may be anything, by zeros."""
+    return values if valid is None else np.where(valid, values, values.dtype.type(0))
+
+
+def converted_numbers(values: _Values, valid: _Mask | None, dtype: np.dtype[Any]) -> _Values | None:
     """Numbers as another dtype; None where some do not fit, or NumPy does not prove that they do."""
     with np.errstate(over="ignore", invalid="ignore"):
-        converted = values.astype(dtype)
-    if values.dtype.kind == "f" and dtype.kind == "f":
-        fits = bool(np.isfinite(converted).all() or (np.isinf(converted) == np.isinf(values)).all())
-    else:
-        # Python compares integers with floats exactly.
-        low, high = (values.min().item(), values.max().item()) if len(values) else (0, 0)
-        if dtype.kind == "f":  # larger integers may have more digits than it
-            fits = max(-low, high) <= 1 << np.finfo(dtype).nmant + 1
-        else:
-            fits = np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max  # false of NaN, too
-            fits = fits and (values.dtype.kind != "f" or bool((converted.astype(values.dtype) == values).all()))
-    return converted if fits else None
+        return in_blocks(values, valid, dtype, _convert_numbers)
+
+
+def _convert_numbers(values: _Values, out: _Values) -> bool:
+    out[:] = values
+    if out.dtype.kind == "f":
+        if values.dtype.kind == "f":
+            return bool(np.isfinite(out).all() or (np.isinf(out) == np.isinf(values)).all())
+        # Larger integers may have more digits than a float. Python compares integers with floats exactly.
+        return max(-values.min().item(), values.max().item()) <= 1 << np.finfo(out.dtype).nmant + 1
+    limits = np.iinfo(out.dtype)
+    if not (limits.min <= values.min().item() and values.max().item() <= limits.max):  # NaN is not between them
+        return False
+    return values.dtype.kind != "f" or bool((out.astype(values.dtype) == values).all())
 
 
 def _cast(values: _Values, target: np.dtype[Any], kind: at.DataType) -> _Values:
@@ -135,7 +160,7 @@ def _cast(values: _Values, target: np.dtype[Any], kind: at.DataType) -> _Values:
     if not is_known or not (is_safe or isinstance(kind, (at.Int, at.FloatingPoint))):
         raise _unfit(values.dtype, kind)
     if not is_safe:
-        if (converted := converted_numbers(values, target)) is None:
+        if (converted := converted_numbers(values, None, target)) is None:
             raise _unfit(values.dtype, kind)
         return converted
     cast = values.astype(target)
