@@ -33,14 +33,14 @@ _COMPILED = """
     _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder columns.elements
     columns.equal columns.record_batch columns.take columns.truncate decode.decoders decode.decompress
     decode.file_decoder decode.framing decode.from_buffers decode.from_feather decode.message_index
-    decode.stream_decoder decode.validate
-    dissociated.memory.address_pairs dissociated.memory.device_bodies dissociated.transports.message_runs
-    dissociated.transports.ucx_worker distinct.memo_table distinct.unifier encode.batch_encoder encode.batch_writer
-    encode.dictionary_writer filters.column_statistics filters.ranges maps.file_maps metadata.checksums
-    metadata.schema_reader metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc
-    payloads.group_runs payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping tensors.dense
-    tensors.message tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters
-    values.from_python values.nested values.row_reader values.scalars
+    decode.stream_decoder decode.validate derived.parse dissociated.memory.address_pairs
+    dissociated.memory.device_bodies dissociated.transports.message_runs dissociated.transports.ucx_worker
+    distinct.memo_table distinct.unifier encode.batch_encoder encode.batch_writer encode.dictionary_writer
+    filters.column_statistics filters.ranges maps.file_maps metadata.checksums metadata.schema_reader
+    metadata.schema_tables payloads.cells payloads.dictionaries payloads.dictionary_gc payloads.group_runs
+    payloads.payload_decoder payloads.payload_encoder payloads.schema_mapping tensors.dense tensors.message
+    tensors.sparse_index tensors.sparse_message tensors.strided_copy values.converters values.from_python
+    values.nested values.row_reader values.scalars
 """
 
 

@@ -67,10 +67,11 @@ class Column(_Elements):
         return self._each(lambda array: fill_null(array, value))
 
     def cast(self, type: TypeLike, safe: bool = True) -> Self:
-        """Return the elements as another type: numbers of other widths, text and binary, times of other units, lists.
+        """Return the elements as another type: numbers, text, binary, times of other units, lists, dictionaries.
 
-        Values are converted one by one, and exactly; compute libraries are faster. A value that does not fit is a
-        UsageError that names its position (`safe` can only be True), as are types that are not cast here.
+        Values are converted exactly. Text becomes numbers and booleans, and they text, as pyarrow reads and writes it. A
+        value that does not fit is a UsageError that names its position (`safe` can only be True), as are types that
+        are not cast here.
 
         Examples
         --------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
 from arrowipc.columns.array import Array, stored_as
+from arrowipc.derived.parse import parsed
 from arrowipc.errors import UsageError
 from arrowipc.types import as_type
 from arrowipc.values.from_python import build_array
@@ -41,7 +42,8 @@ def cast(array: Array, type: TypeLike) -> Array:
     elif source != target and isinstance(source, _EXACT) and isinstance(target, _EXACT):
         made = _by_numpy(lambda fast: fast.decimals(array, target))
     elif isinstance(source, at.Dictionary) and not isinstance(target, at.Dictionary):
-        made = _by_numpy(lambda fast: fast.decoded_as(array, target))
+        plain = _by_numpy(lambda fast: fast.decoded(array))
+        made = plain if plain is None or plain.type == target else cast(plain, target)
     elif isinstance(source, _WORDS) and isinstance(target, _WORDS):
         made = _by_numpy(lambda fast: fast.words(array, target))
     if made is not None:
@@ -55,6 +57,10 @@ def cast(array: Array, type: TypeLike) -> Array:
         values = stored_as(array, target, array.buffers(), len(array)) if is_any else array.to_pylist(extensions=False)
     elif isinstance(target, at.Dictionary):
         values = array if target.value_type == source else cast(array, target.value_type)
+    elif isinstance(source, at.TEXT) and isinstance(target, _NUMBERS):
+        values = _parsed(array, target)
+        if values.type != target:
+            return cast(values, target)
     elif isinstance(source, at.Null) or _times(source) == _times(target):
         values = _converted(array.to_pylist(extensions=False), source, target)
     else:
@@ -121,11 +127,42 @@ def _converted(values: list[Any], source: at.DataType, target: at.DataType) -> l
         return [value if value is None or value != value.to_integral_value() else int(value) for value in values]
     if isinstance(source, at.Bool) and isinstance(target, _NUMBERS):
         return [None if value is None else int(value) for value in values]
+    if isinstance(source, _NUMBERS) and isinstance(target, at.Bool):
+        return [bool(value) if value in (0, 1) else value for value in values]
+    if isinstance(source, at.TEXT) and isinstance(target, at.Bool):
+        return [_truth(row, value) for row, value in enumerate(values)]
+    if isinstance(source, at.Bool) and isinstance(target, at.TEXT):
+        return [None if value is None else "true" if value else "false" for value in values]
+    if isinstance(source, _EXACT) and isinstance(target, at.TEXT):
+        return [None if value is None else str(value) for value in values]
     if isinstance(source, at.TEXT) and isinstance(target, at.BYTES):
         return [None if value is None else value.encode() for value in values]
     if isinstance(source, at.BYTES) and isinstance(target, at.TEXT):
         return [_text(row, value) for row, value in enumerate(values)]
     return values
+
+
+def _parsed(array: Array, target: Any) -> Array:
+    """The numbers that text writes out, in 64 bits."""
+    floats, signed = isinstance(target, at.FloatingPoint), getattr(target, "signed", True)
+    numbers, wrong = parsed(array, floats, signed)
+    if wrong >= 0:
+        expected = "a number" if floats else "a whole number" if signed else "a whole number from 0 on"
+        raise UsageError(f"row {wrong}: expected {expected}, found {described(array[wrong])}")
+    valid = array.buffers()[0]
+    kind = at.FloatingPoint("double") if floats else at.Int(64, signed)
+    buffers = [valid and valid[array.offset // 8 :], numbers]
+    return Array.from_buffers(kind, len(array), buffers, offset=array.offset % 8)
+
+
+def _truth(row: int, value: str | None) -> bool | None:
+    """Whether a text says true."""
+    if value is None:
+        return None
+    word = value.lower()
+    if word not in ("true", "false", "1", "0"):
+        raise UsageError(f"row {row}: expected 'true', 'false', '1' or '0', found {described(value)}")
+    return word in ("true", "1")
 
 
 def _text(row: int, value: bytes | None) -> str | None:

@@ -7,7 +7,7 @@ import numpy as np
 from arrowipc import datatypes as at
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
-from arrowipc.derived.dictionary_encode import decoded
+from arrowipc.derived.dictionary_encode import decoded as decoded
 from arrowipc.errors import FormatError
 from arrowipc.schemas import Field, Schema
 from arrowipc.values.from_numpy import converted_numbers, in_blocks, zeroed
@@ -69,11 +69,6 @@ def _unscaled(array: Array) -> tuple[Any, Any]:
     values = zeroed(limbs[:, 0], valid).astype(np.int64)
     above = limbs[:, 1:] if valid is None else np.where(valid[:, None], limbs[:, 1:], 0)
     return (values if (above == (values >> 63)[:, None]).all() else None), valid
-
-
-def decoded_as(array: Any, target: Any) -> Array | None:
-    """The values of a dictionary-encoded column as they are; None where they are of another type."""
-    return decoded(array) if array.type.value_type == target else None
 
 
 def words(array: Array, target: Any) -> Array | None:

@@ -9,9 +9,14 @@ cdef extern from * nogil:
     /* What a processor has: the product of two polynomials of 64 bits, and the register's step by a word or a byte. */
     #if defined(__GNUC__) && defined(__x86_64__)
     #include <immintrin.h>
-    #define CRC_WORDS __attribute__((target("sse4.2")))
-    #define CRC_FOLDED __attribute__((target("sse4.2,pclmul")))
-    #define CRC_AVX __attribute__((target("avx512f,vpclmulqdq,sse4.2,pclmul")))
+    #ifdef __clang__        /* For GCC, these steps are a part of SSE 4.2. */
+    #define CRC_STEPS "sse4.2,crc32"
+    #else
+    #define CRC_STEPS "sse4.2"
+    #endif
+    #define CRC_WORDS __attribute__((target(CRC_STEPS)))
+    #define CRC_FOLDED __attribute__((target(CRC_STEPS ",pclmul")))
+    #define CRC_AVX __attribute__((target("avx512f,vpclmulqdq,pclmul," CRC_STEPS)))
     #define CRC_HAS_WORDS __builtin_cpu_supports("sse4.2")
     #define CRC_HAS_FOLDED (CRC_HAS_WORDS && __builtin_cpu_supports("pclmul"))
     #define crc_word(c, word) (uint32_t) _mm_crc32_u64(c, word)

@@ -145,7 +145,7 @@ def _convert_numbers(values: _Values, out: _Values) -> bool:
         if values.dtype.kind == "f":
             return bool(np.isfinite(out).all() or (np.isinf(out) == np.isinf(values)).all())
         # Larger integers may have more digits than a float. Python compares integers with floats exactly.
-        return max(-values.min().item(), values.max().item()) <= 1 << np.finfo(out.dtype).nmant + 1
+        return bool(max(-values.min().item(), values.max().item()) <= 1 << np.finfo(out.dtype).nmant + 1)
     limits = np.iinfo(out.dtype)
     if not (limits.min <= values.min().item() and values.max().item() <= limits.max):  # NaN is not between them
         return False

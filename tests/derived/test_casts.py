@@ -3,6 +3,7 @@
 import datetime as dt
 import itertools
 import math
+import random
 from decimal import Decimal
 
 import numpy as np
@@ -14,16 +15,17 @@ import arrowipc as ipc
 NOON = dt.datetime(2024, 1, 1, 12)
 #: Of each type, some values, and the types that they are cast to.
 CASTS = {
-    pa.int8(): ([1, None, -128], "int8; int64; float; double"),
+    pa.int8(): ([1, None, -128], "string; large_string; dictionary; int8; int64; float; double"),
     pa.int64(): (
         [0, None, 2**20],
-        "int64; uint64; float; double; date64[ms]; time64[us]; time64[ns]; timestamp[s]; timestamp[us]; timestamp[ns]; "
+        "string; large_string; dictionary; int64; uint64; float; double; date64[ms]; "
+        "time64[us]; time64[ns]; timestamp[s]; timestamp[us]; timestamp[ns]; "
         "timestamp[ns, tz=UTC]; timestamp[ms, tz=Europe/Paris]; duration[s]; duration[ns]",
     ),
-    pa.uint64(): ([2**64 - 1, 7], "uint64"),
+    pa.uint64(): ([2**64 - 1, 7], "string; large_string; dictionary; uint64"),
     pa.float32(): ([1.0, None, -2.0], "int8; int64; float; double"),
     pa.float64(): ([0.5, 3.0], "float; double"),
-    pa.bool_(): ([True, None], "int8; int64; uint64; float; double; bool"),
+    pa.bool_(): ([True, None], "string; large_string; dictionary; int8; int64; uint64; float; double; bool"),
     pa.string(): (["a", None, "ü"], "string; large_string; binary; large_binary; dictionary"),
     pa.large_string(): (["", "b"], "string; large_string; binary; large_binary; dictionary"),
     pa.binary(): ([b"a", None], "string; large_string; binary; large_binary; fixed_size_binary[1]; dictionary"),
@@ -45,7 +47,10 @@ CASTS = {
     pa.large_list(pa.int64()): ([[], [3]], "list<item: int8>; large_list<item: int64>"),
     pa.list_(pa.timestamp("ns")): ([[1]], ""),
     pa.list_(pa.timestamp("us")): ([[1]], "list<item: timestamp[us]>"),
-    pa.dictionary(pa.int8(), pa.string()): (["a", None, "a"], "string; large_string; dictionary"),
+    pa.dictionary(pa.int8(), pa.string()): (
+        ["a", None, "a"],
+        "string; large_string; binary; large_binary; fixed_size_binary[1]; dictionary",
+    ),
 }
 
 
@@ -55,7 +60,8 @@ def test_casts_are_those_of_pyarrow(source, target):
     theirs = pa.array([None, *values], source)[1:]
     if str(target).partition("<values")[0] not in targets.split("; "):
         with pytest.raises(
-            (ipc.UsageError, ipc.UnsupportedError), match=r"to_arrow\(\)\.cast\(\)|no whole|expected UTF-8"
+            (ipc.UsageError, ipc.UnsupportedError),
+            match=r"to_arrow\(\)\.cast\(\)|no whole|expected (UTF-8|a number|a whole number|'true')",
         ):
             ipc.array(theirs).cast(target)
         return
@@ -65,7 +71,8 @@ def test_casts_are_those_of_pyarrow(source, target):
         expected = theirs.cast(target)
     except pa.ArrowNotImplementedError:
         assert isinstance(target, pa.FixedSizeBinaryType) or pa.types.is_dictionary(target)
-        expected = pa.array(theirs.to_pylist(), target)
+        values = theirs.cast(target.value_type) if pa.types.is_dictionary(target) else theirs
+        expected = pa.array(values.to_pylist(), target)
     assert ours == ipc.array(expected)
 
 
@@ -142,6 +149,48 @@ def test_numbers_are_cast_where_all_of_them_fit(source):
         for number in set(held) - set(fitting):
             with pytest.raises(ipc.UsageError, match="row 2: expected"):
                 ipc.array([0, None, number], source).cast(target)
+
+
+#: Texts at the edges of what is a number, for each kind of target.
+TEXTS = (
+    "0 -0 7 +7 -7 --7 007 1_0 १ 1. .5 . -.5 1.5 1e2 1E+2 1e 1e-400 1e400 nan -NaN inf -Infinity infinit 1f true TRUE"
+)
+TEXTS += " 255 256 9007199254740993 0.1 123456789.123456789 1e22 1e23 9007199254740993e-22 0.000000000000000000000001"
+TEXTS += " 9223372036854775807 9223372036854775808 -9223372036854775808 -9223372036854775809 18446744073709551615 False"
+TEXTS += " 18446744073709551616 0000000000000000000000000000000000042 " + "9" * 20 + " 17976931348623158e292"
+
+
+@pytest.mark.parametrize("target", ["int8", "uint8", "int64", "uint64", "double", "bool"])
+@pytest.mark.parametrize("source", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+def test_text_is_cast_to_the_numbers_that_pyarrow_reads(source, target):
+    chance = random.Random(5)
+    made = ["".join(chance.choices("0123456789.-e", k=chance.choice((1, 2, 5, 18, 19, 20, 25)))) for _ in range(2000)]
+    texts = [*TEXTS.split(), "", " 1", "1 ", "1\0", *made, *(repr(chance.uniform(-1, 1)) for _ in range(100))]
+    good = []
+    for text in texts:
+        try:
+            expected = pa.array([text], source).cast(target)
+        except pa.ArrowInvalid:
+            with pytest.raises(ipc.UsageError, match="row 2: expected"):
+                ipc.array([None, None, text], source).cast(target)
+        else:
+            assert repr(ipc.array([text], source).cast(target).to_pylist()) == repr(expected.to_pylist()), text
+            good.append(text)
+    column = pa.array([*good, None, *good], source)
+    for start in (1, 8, 11):
+        ours, theirs = ipc.array(column)[start:].cast(target), column[start:].cast(target)
+        assert repr(ours.to_pylist()) == repr(theirs.to_pylist())
+        assert ours.null_count == theirs.null_count
+
+
+def test_numbers_are_cast_to_text_and_booleans():
+    amounts = [Decimal("1.50"), None, Decimal("-100.00")]
+    for values, kind in [(amounts, pa.decimal128(9, 2)), ([Decimal(1200), None], pa.decimal128(9, -2))]:
+        assert ipc.array(values, kind).cast("string").to_arrow() == pa.array(values, kind).cast("string")
+    for values, kind in [([0.0, None, 1.0, -0.0], "double"), ([0, 1, None], "uint8")]:
+        assert ipc.array(values, kind).cast("bool").to_arrow() == pa.array(values, kind).cast("bool")
+    with pytest.raises(ipc.UsageError, match="row 1: expected .*found int 2"):
+        ipc.array([1, 2], "int8").cast("bool")
 
 
 @pytest.mark.parametrize(("small", "large", "times"), [("ms", "s", 1000), ("ns", "us", 1000), ("us", "s", 10**6)])
