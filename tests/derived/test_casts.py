@@ -189,7 +189,7 @@ def test_numbers_are_cast_to_text_and_booleans():
         assert ipc.array(values, kind).cast("string").to_arrow() == pa.array(values, kind).cast("string")
     for values, kind in [([0.0, None, 1.0, -0.0], "double"), ([0, 1, None], "uint8")]:
         assert ipc.array(values, kind).cast("bool").to_arrow() == pa.array(values, kind).cast("bool")
-    with pytest.raises(ipc.UsageError, match="row 1: expected .*found int 2"):
+    with pytest.raises(ipc.UsageError, match=r"row 1: expected .*found int 2"):
         ipc.array([1, 2], "int8").cast("bool")
 
 
