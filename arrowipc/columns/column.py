@@ -69,9 +69,9 @@ class Column(_Elements):
     def cast(self, type: TypeLike, safe: bool = True) -> Self:
         """Return the elements as another type: numbers, text, binary, times of other units, lists, dictionaries.
 
-        Values are converted exactly. Text becomes numbers and booleans, and back, as pyarrow has it. A
-        value that does not fit is a UsageError that names its position (`safe` can only be True), as are types that
-        are not cast here.
+        Values are converted exactly. Text becomes numbers and booleans, and back, as pyarrow has it. A value that
+        does not fit is a UsageError that names its position (`safe` can only be True), as are types that are not
+        cast here.
 
         Examples
         --------

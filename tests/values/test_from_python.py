@@ -495,7 +495,7 @@ def test_arrays_of_ours_are_columns_that_share_memory(name):
 
 def test_arrays_of_ours_must_be_of_the_type():
     source = read_array(pa.array([1, 2, None], pa.int32()))
-    with pytest.raises(UsageError, match="column .x.: expected an array of list<item: int8>, found one of int32"):
+    with pytest.raises(UsageError, match="column 'x': expected an array of list<item: int8>, found one of int32"):
         build_batch({"x": source}, schema([("x", t.list_(t.int8()))]))
     with pytest.raises(UsageError, match="column 'x', row 2: is null, and the field is not nullable"):
         build_batch({"x": source}, schema([field("x", t.int32(), nullable=False)]))
