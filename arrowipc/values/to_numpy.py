@@ -179,7 +179,7 @@ def _copied(array: Array) -> _Values:
     kind = array.type
     is_matrix = isinstance(kind, at.FixedSizeList) and _has_dtype(kind) and not array.null_count
     if isinstance(kind, at.Dictionary) and isinstance(kind.value_type, at.LISTS):
-        return _copied(array.dictionary_decode())
+        return _decoded_lists(array, kind)
     if isinstance(kind, at.LISTS) and not is_matrix:
         return lists_of(kind, [array], lambda elements: _copied(elements[0]))
     if not _has_dtype(kind):
@@ -320,6 +320,18 @@ def _decoded(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
     if known is not None:
         valid = known[indices] if valid is None else valid & known[indices]
     return values[indices], valid
+
+
+def _decoded_lists(array: Array, kind: at.Dictionary) -> _Values:
+    """Dictionary-encoded lists: rows with the same index share one array, as a list may hold more than memory does."""
+    indices, valid = indices_of(array, kind)
+    lists = _copied(array.dictionary or Array.from_pylist([], kind.value_type))
+    if lists.ndim > 1 and valid is None:
+        _check_growth(array, lists[:1].nbytes * len(array))
+        return lists[indices]
+    made = np.empty(len(lists) + 1, object)  # the last one stands for nulls
+    made[:-1] = list(lists) if lists.ndim > 1 else lists
+    return made[indices if valid is None else np.where(valid, indices, len(lists))]
 
 
 def _repeated(array: Array) -> tuple[_Values, _Valid]:
