@@ -96,7 +96,7 @@ cdef class Plan:
     cdef int64_t max_depth          # Limits.depth under which it was read
     cdef list dictionaries          # DictionaryPlan per distinct id that the plan needs itself
     cdef dict all_dictionaries      # DictionaryPlan by id, of any depth; None: not made yet. Never changed afterwards
-    cdef list names                 # what `schema_reader.names_below` made, per field + 1, once somebody looked
+    cdef list names                 # per field + 1, the dict of `schema_reader.names_below`; None: not made yet
     cdef object schema              # arrowipc.Schema, made when asked for
     cdef int allocate(self, int32_t n_fields, int32_t n_columns, int32_t n_unions) except -1
 

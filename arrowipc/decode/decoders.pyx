@@ -202,7 +202,7 @@ cdef dict NO_DICTIONARIES = {}
 
 
 cdef dict dictionaries_of(Plan plan):
-    """Return every dictionary that a plan needs, at any depth; they stay with the plan, which many streams may share."""
+    """Return every dictionary that a plan needs, at any depth; the plan, which many streams may share, keeps them."""
     if plan.all_dictionaries is None:
         found = {}
         collect(plan.dictionaries, found)

@@ -166,7 +166,7 @@ cdef class Framer:
         return 0
 
     def pump(self, read, source):
-        """Call ``read(source, buffer)`` for some of the bytes that are needed next; 0 bytes mean that the input is over."""
+        """Call ``read(source, buffer)`` for some of the bytes that are needed next; 0 bytes: the input is over."""
         self.occupy()
         try:
             if (self._unread() or self.state == STATE_END
@@ -486,7 +486,7 @@ cdef class Framer:
 
 
 cdef int refuse_foreign(Framer framer) except -1:
-    """Raise an error that names the input's format, if its first bytes tell: `piece` has four, the chunk perhaps more."""
+    """Raise an error that names the input's format, if its first bytes tell: four in `piece`, more in the chunk."""
     from arrowipc.metadata.file_signatures import HEAD, foreign
 
     cdef int64_t size = 4

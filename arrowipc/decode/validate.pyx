@@ -850,7 +850,7 @@ def check_values(Columns columns not None, dict known):
 
 
 cdef int64_t visible_nulls(const ColumnsData* d, int32_t f) noexcept nogil:
-    """Count the nulls of a field, but not those under a null struct or fixed-size list, or in a sparse union's child."""
+    """Count the nulls of a field, not those under a null struct or fixed-size list, or in a sparse union's child."""
     cdef int32_t parent = d.plan.fields[f].parent
     cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* above = NULL
