@@ -1,4 +1,4 @@
-"""What is wrong with a source, what was kept and lost of it: the words that recover and validate share."""
+"""Reports of what is wrong with a source, and what of it was kept and lost; recover and validate share them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Count = int | None
 
-#: Ranges that a report lists one by one; hostile bytes may hold as many as messages.
+#: How many ranges a report lists one by one; hostile bytes may have one per message.
 MOST = 1000
 
 
@@ -133,7 +133,7 @@ class Ledger:
         self.num_bytes += size
 
     def fail(self, error: FormatError, offset: int | None) -> None:
-        """Remember the first damage."""
+        """Keep the first damage."""
         if self.error is None:
             self.error, self.offset = bare(error), offset
 
@@ -157,7 +157,7 @@ class Ledger:
 
     @property
     def report(self) -> Recovery:
-        """Recovery: as things stand."""
+        """Recovery: what was kept and lost so far."""
         return Recovery(**{**vars(self), "skipped": tuple(self.skipped)})
 
 
@@ -166,7 +166,7 @@ def _plus(total: Count, more: Count) -> Count:
 
 
 def counted(numbers: dict[str, int | None]) -> str:
-    """Say how many there are of each thing, as far as that is known."""
+    """Return a text that says how many there are of each thing, as far as that is known."""
     known = [
         f"{number:,} {thing}{'' if number == 1 else 'es' if thing.endswith('h') else 's'}"
         for thing, number in numbers.items()
@@ -176,5 +176,5 @@ def counted(numbers: dict[str, int | None]) -> str:
 
 
 def bare(error: FormatError) -> FormatError:
-    """The error without its traceback, whose frames would keep the source open with the report."""
+    """Return the error without its traceback, whose frames would keep the source open as long as the report."""
     return error.with_traceback(None)
