@@ -76,7 +76,7 @@ cdef class Memory:
     cdef int64_t capacity
     cdef int64_t exports
     cdef bint writable
-    cdef int reserve(self, int64_t capacity) except -1
+    cdef int reserve(self, int64_t capacity) except -1      # make room; the address may change
 
 
 cdef class Source:
@@ -98,7 +98,7 @@ cdef class Plan:
     cdef dict all_dictionaries      # DictionaryPlan by id, of any depth; None: not made yet. Never changed afterwards
     cdef list names                 # per field + 1, the dict of `schema_reader.names_below`; None: not made yet
     cdef object schema              # arrowipc.Schema, made when asked for
-    cdef int allocate(self, int32_t n_fields, int32_t n_columns, int32_t n_unions) except -1
+    cdef int allocate(self, int32_t n_fields, int32_t n_columns, int32_t n_unions) except -1    # the arrays of `d`
 
 
 cdef class DictionaryPlan:
@@ -121,6 +121,7 @@ cdef class Columns:
     # A batch's (key, value) pairs of bytes from its message. They are here, not in RecordBatch, because only objects of
     # one size share a freelist.
     cdef tuple metadata_pairs
+    # Allocate nodes, views and extents for a plan, and extents for `variadic` data buffers of views.
     cdef int allocate(self, Plan plan, int64_t variadic) except -1
     # Copy the nodes, views and extents of `source`, so that they may be changed; `plan` is of the same shape.
     cdef int share(self, Columns source, Plan plan) except -1

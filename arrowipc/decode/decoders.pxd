@@ -106,8 +106,8 @@ cdef class Decoder:
     cdef inline RecordBatch batch(self, const Envelope* message, const uint8_t* body, object body_owner):
         return self.batch_with(message, body, body_owner, self.resolved())
 
-    cdef tuple resolve(self, list wanted)
-    cdef Columns values_of(self, DictionaryPlan wanted)
+    cdef tuple resolve(self, list wanted)                   # the present values of dictionaries
+    cdef Columns values_of(self, DictionaryPlan wanted)     # of one; None: it has not arrived
 
 
 # Refuse a dictionary that exceeds the limits; `all_bytes` are the bytes of all dictionaries, including this one.

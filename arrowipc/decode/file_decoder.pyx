@@ -181,7 +181,7 @@ cdef class BlockDecoder:
 
     @property
     def version(self):
-        """str: the footer's metadata version, "V4" or "V5"; "V1" and so on where it says that."""
+        """str: the footer's metadata version, "V4" or "V5"; "V1" and so on if the footer says so."""
         return f"V{self.footer.version + 1}"
 
     @property

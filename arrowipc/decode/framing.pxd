@@ -52,7 +52,7 @@ cdef inline int cut_message(const uint8_t* data, int64_t size, const LimitsData*
 cdef class Framer:
     cdef LimitsData limits
     cdef int state
-    cdef Source chunk               # the input at hand
+    cdef Source chunk               # the current chunk of input
     cdef int64_t at                 # its next unread byte
     cdef int64_t began              # where the last message ended in it
     cdef int64_t stride             # bytes of the last message
@@ -90,8 +90,8 @@ cdef class Framer:
     cdef int read_prefix(self) except -1
     cdef int poison(self, object error) except -1           # refuse all later calls after an error
     cdef int fail(self, str reason) except -1               # ... for a reason; None: accept calls again
-    cdef int check_usable(self) except -1
-    cdef int check_idle(self) except -1
+    cdef int check_usable(self) except -1                   # raise if it was closed, or an error ended it
+    cdef int check_idle(self) except -1                     # raise if another call is under way
 
     @cython.final
     cdef inline int occupy(self) except -1:
@@ -150,10 +150,10 @@ cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* lim
 cdef Message take_message(Framer framer)
 # Return the message of metadata and a body that came separately.
 cdef Message open_apart(object metadata, object body, object limits)
-# Return a message that was just encoded.
+# Return a message that was just encoded; `owners` keep its parts alive.
 cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const BodyPart* parts, int32_t n_parts,
                          int64_t alignment, object owners)
-cdef str kind_name(int kind)
+cdef str kind_name(int kind)    # as the format spells it
 # Open the RecordBatch table of a message, also that of a dictionary; 0: the message has none.
 cdef int find_batch(Message message, BatchHeader* header) except -1
 

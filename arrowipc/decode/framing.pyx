@@ -101,7 +101,7 @@ cdef class Framer:
 
     @property
     def bytes_needed(self):
-        """int: how many more bytes complete the piece at hand (0 after the end); reading more is allowed."""
+        """int: how many more bytes complete the current piece (0 after the end); reading more is allowed."""
         if self.state == STATE_END:
             return 0
         with cython.critical_section(self):
@@ -111,7 +111,7 @@ cdef class Framer:
 
     @property
     def bytes_fed(self):
-        """int: bytes of the input so far, those of a message that is not whole yet included."""
+        """int: bytes of the input so far, including those of an incomplete message."""
         return self.bytes_consumed + self._unread() + (self.partial.size if self.partial is not None else 0)
 
     cdef int64_t _unread(self) noexcept:
@@ -671,7 +671,7 @@ cdef class Message:
     @property
     def body(self):
         """memoryview: the body, `body_length` bytes; a body in pieces is put together the first time."""
-        self.join()     # once: what is read here does not change afterwards
+        self.join()     # after the first call, the fields below do not change any more
         return window(self.body_bytes, self.envelope.body_length, self.body_owner)
 
     @property
@@ -800,7 +800,7 @@ cdef class Message:
         sink.write(self.serialize(alignment))
 
     def equals(self, other):
-        """Whether `other` is a message of the same bytes, of this library or of pyarrow."""
+        """Whether `other`, a message of this library or of pyarrow, has the same bytes."""
         if not hasattr(other, "metadata") or not hasattr(other, "body"):
             return False
         # Cast to unsigned bytes: pyarrow's views are of signed ones.

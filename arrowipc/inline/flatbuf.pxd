@@ -23,6 +23,7 @@ cdef struct Vector:
 
 
 cdef inline int fb_table_at(const uint8_t* base, int64_t size, int64_t pos, Table* out) noexcept nogil:
+    """Open the table that begins at byte `pos` of a flatbuffer."""
     cdef int64_t vtable
     if pos < 4 or pos & 3 or pos > size - 4:
         return -1
@@ -49,7 +50,7 @@ cdef inline int fb_root(const uint8_t* base, int64_t size, Table* out) noexcept 
 
 
 cdef inline int64_t fb_field(const Table* t, int32_t slot, int32_t width) noexcept nogil:
-    """Position of an inline field of `width` bytes: 0 absent, -1 broken. `slot` is a vtable byte offset."""
+    """Return the position of an inline field of `width` bytes: 0 absent, -1 broken. `slot` is a vtable byte offset."""
     cdef int32_t offset
     if slot + 2 > t.vtable_bytes:
         return 0
@@ -92,6 +93,7 @@ cdef inline int64_t fb_follow(const Table* t, int64_t pos) noexcept nogil:
 
 
 cdef inline int fb_table(const Table* t, int32_t slot, Table* out) noexcept nogil:
+    """Open the table that a field points at."""
     cdef int64_t pos = fb_field(t, slot, 4)
     if pos <= 0:
         return <int> pos

@@ -38,7 +38,7 @@ cdef struct Run:
     # Consecutive elements of a piece; numbers of nulls (negative ones) never form a run.
     int64_t start
     int64_t count
-    int32_t home
+    int32_t home                # the piece
 
 cdef struct Chosen:
     # Chosen elements of a field: their numbers, or the runs that they form, or both. Rows of a column are numbered
@@ -197,6 +197,7 @@ cdef inline void runs_of_bits(Run* out, const loose_u64* words, int64_t rows) no
 
 
 cdef inline const Piece* home_of(const Piece* pieces, const int32_t* homes, int64_t i) noexcept nogil:
+    """Return the piece of chosen element `i`."""
     return pieces if homes == NULL else pieces + homes[i]
 
 

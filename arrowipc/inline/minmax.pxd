@@ -148,6 +148,7 @@ ctypedef fused Real:
 
 cdef inline bint bounds_of(const Number* values, int64_t count, const uint8_t* bits, int64_t at, int64_t* least,
                            int64_t* most) noexcept nogil:
+    """Do what `integer_bounds` does, for one type."""
     cdef int64_t i = 0, k, n
     cdef uint64_t word
     cdef Number low, high, value

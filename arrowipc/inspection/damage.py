@@ -26,14 +26,14 @@ class Damage(NamedTuple):
     reason : str
         What was expected and what was found.
     offset, length : int or None
-        The bytes of the source that were passed over; None where that is not known.
+        The bytes of the source that were skipped; None if that is not known.
     message : int or None
         The number of the record batch in its file, from 0, or of the message in what was read of a stream,
         from 1. None: not inside one message.
     column : str or None
-        Dotted path of the column, where it is one column's fault.
+        Dotted path of the column, if one column is damaged.
     rows : int or None
-        Rows in the range; None where nothing says how many.
+        Rows in the range; None if nothing says how many.
     """
 
     reason: str
@@ -58,12 +58,12 @@ class Recovery(NamedTuple):
     Parameters
     ----------
     format : {"file", "stream"}
-        What the source begins like.
+        The format of the beginning of the source.
     num_batches, num_rows, num_bytes : int
-        Kept. The bytes are those of the source up to the end of the last message that was read; where the
-        footer led to the batches, those of their messages; with ``resync=True``, those that were not skipped.
+        Kept. The bytes are those of the source up to the end of the last message that was read; if the batches
+        were found by a footer, those of their messages; with ``resync=True``, those that were not skipped.
     lost_batches, lost_rows : int or None
-        None where nothing says how many they were.
+        None if nothing says how many they were.
     lost_bytes : int or None
         Bytes of the source from the damage on, or of the damaged messages that the footer lists, or all that
         was skipped. None for a source that does not say how long it is.
@@ -72,8 +72,8 @@ class Recovery(NamedTuple):
     offset : int or None
         Where it begins: the first byte of the source that is not kept, or of the damaged message.
     skipped : tuple of Damage
-        Damaged regions that were skipped, in order; of more than 1,000, the last one covers all the rest. Also, with
-        no bytes, a mistake of a known writer that was understood.
+        Damaged regions that were skipped, in order; if there are more than 1,000, the last one covers all the rest.
+        A mistake of a known writer that was repaired is listed, too, with no bytes.
     more_at : int or None
         Where a message begins behind the damage at which reading stopped: ``resync=True`` goes on there.
     """

@@ -138,21 +138,21 @@ def recover(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like or binary file object
-        As for `open_stream`. What is not in memory, no mapped path and no file with an intact footer is copied to a
-        temporary file first.
+        As for `open_stream`. Bytes in memory, mapped paths and files with an intact footer are read in place; any
+        other source is copied to a temporary file first.
     into : path, URL, file object, socket, bytearray or writable buffer, optional
-        Write the batches there, as a complete file or stream, instead of returning a reader. A path shows
-        it when it is complete, and may be that of the source: until then the source is there as it was, and
-        afterwards what could not be recovered is gone.
+        Write the batches there, as a complete file or stream, instead of returning a reader. A path appears when
+        the file is complete. It may be the path of the source: the source stays as it was until then, and
+        afterwards all that could not be recovered is gone.
     resync : bool, default False
         After damage, look for the next plausible message, validate it fully and continue. Also finds the
         batches of sources with other data before them, and of several files or streams of one schema in
         a row. Messages in the framing from before Arrow 0.15 have no marker to look for.
-        Batches that need a dictionary are refused if it may have changed in what was skipped.
+        Batches that need a dictionary are refused if it may have changed in the bytes that were skipped.
     format : {"file", "stream"}, optional
-        Of what is written. Default: what the source begins like.
+        The format of the output. Default: that of the beginning of the source.
     compression : {"keep", None, "lz4", "zstd"}
-        Of what is written. "keep": the codec of the first batch; bodies then go out as they came in.
+        The codec of the output. "keep": the codec of the first batch; bodies are then copied unchanged.
     durable : bool, default True
         As for `new_file`.
     watch : callable, optional
@@ -172,8 +172,8 @@ def recover(
     UnsupportedError
         A batch is not damaged, and cannot be decoded here: a codec is not installed, for example.
     OSError
-        The source cannot be read, or the destination not be written. Also when it is the path of the source, which
-        somebody replaced meanwhile: both files are kept, and the error says where.
+        The source cannot be read, or the destination not be written. Also if `into` is the path of the source, and
+        that file was replaced meanwhile: both files are kept, and the error says where.
 
     Examples
     --------

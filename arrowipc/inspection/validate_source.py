@@ -63,7 +63,7 @@ class Validation(NamedTuple):
     num_batches, num_rows, num_bytes : int
         Good ones.
     bad_batches, bad_rows, bad_bytes : int or None
-        None where nothing says how many they are.
+        None if nothing says how many they are.
     damage : tuple of Damage
         In the order in which it was found. If there is more than 1,000, the last one covers all the rest. What follows
         the end marker of a stream is damage, and its batches are bad ones: no reader of streams reads them.

@@ -62,8 +62,8 @@ class _Plan(NamedTuple):
 class Dataset(Initialized):
     """Many files and streams as one; made by `open_dataset`.
 
-    Iterating gives the batches of all files in order. Rows are counted through, from 0, over all batches that `filter`
-    leaves. Any number of threads may use it. A pickle holds the files with what is known of them and the options.
+    Iterating gives the batches of all files in order. Rows are numbered, from 0, through all batches that `filter`
+    keeps. Any number of threads may use it. A pickle has the files, what is known of them, and the options.
 
     Examples
     --------
@@ -161,7 +161,7 @@ class Dataset(Initialized):
     def prune(self, filter: Any) -> Dataset:
         """Return the data set without the files and batches in which no row passes `filter`; nothing is read.
 
-        As `filter`, for callers who filter rows themselves: those of the batches that are left need not pass.
+        As `filter`, for callers who filter rows themselves: rows of the batches that are left need not pass.
         """
         return Dataset(self.fragments, self._options, self._columns, _both(self._filter, filter), self._exact)
 
@@ -284,7 +284,7 @@ class Dataset(Initialized):
     def take(self, rows: Any) -> RecordBatch:
         """Return rows in any order and number, as one batch; negative ones count from the end.
 
-        There is an IndexError where there is no such row. Else errors are those of `to_batches`, whatever `on_error`
+        Raise an IndexError if there is no such row. Other errors are those of `to_batches`, whatever `on_error`
         says: rows that were counted cannot be left out.
         """
         return self._reader().take(rows)
@@ -524,17 +524,17 @@ def open_dataset(
     Parameters
     ----------
     paths : path, URL, or list of them
-        Of files, of folders, which are searched to any depth without names that begin with ``.``, or with ``_`` but for
-        keys, and patterns with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. Where a folder has files named
-        ``.arrow``, ``.arrows``, ``.feather`` or ``.ipc``, others do not count. Files are in the order of the paths,
+        Files; folders, which are searched to any depth, without names that begin with ``.`` or (except for keys) with
+        ``_``; and patterns with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. If a folder has files named
+        ``.arrow``, ``.arrows``, ``.feather`` or ``.ipc``, others are ignored. Files are in the order of the paths,
         sorted within each; each file is there once. Files and streams may be mixed.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     schema : Schema, or what :func:`arrowipc.schema` takes, optional
-        What all batches are brought to: columns that a file lacks are null, others that it has are left out. No file is
-        opened before it is needed. Without it the schema of every file is read, and theirs are united: a column
+        The schema of all batches: columns that a file lacks are null, others that it has are left out. No file is
+        opened before it is needed. Default: the schema of every file is read, and the schemas are united: a column
         has the type that holds all its values (the wider integer or float, 64-bit offsets for text, binary and lists
-        that differ, the values of dictionaries that differ), else it is an error.
+        that differ, the values of dictionaries that differ), or there is an error.
     partitioning : {"hive", None}
         Whether folders named ``key=value`` below the paths (of files that are named one by one, in their whole paths)
         are columns after all others: int64 if all values are integers, date32 if all are dates, else text, or as
@@ -544,7 +544,7 @@ def open_dataset(
         hold, or ``("or", a, b)``, as in `Dataset.filter`: other rows are not returned. Files are left out by their
         keys and batches by their statistics.
     on_missing : {"null", "error"}
-        What becomes of a column that a file lacks.
+        How a column that a file lacks is treated.
     on_error : {"raise", "skip"}
         What happens with files that are damaged, gone or not Arrow data, and with batches that cannot be decoded: an
         error, or they are skipped (`Dataset.skipped` says why). `recover` saves the intact batches of a truncated file.
@@ -555,7 +555,7 @@ def open_dataset(
     limits : Limits, optional
         Bounds on what the bytes of one file may ask for; `dataset_columns` bounds all together.
     storage_options : mapping, optional
-        What the file system of URLs wants to know, such as credentials.
+        Options of the file system of URLs, such as credentials.
 
     Returns
     -------

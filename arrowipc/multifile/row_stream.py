@@ -131,7 +131,7 @@ class RowStream(Samples):
         self._share: tuple[int, int] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what another object needs to go on behind the last batch or sample: numbers, which JSON holds."""
+        """Return numbers, for JSON, that another object needs to continue after the last batch or sample."""
         return {
             "epoch": self.epoch,
             "rows": self._done,
@@ -141,7 +141,7 @@ class RowStream(Samples):
         }
 
     def load_state_dict(self, state: Any) -> None:
-        """Let the next pass go on where one with the same source and options was when its state was taken."""
+        """Continue in the next pass where a pass with the same source and options was when its state was taken."""
         share = state.get("share", 0) if isinstance(state, dict) else 0
         if not (share is None or (isinstance(share, list | tuple) and len(share) == 2)):
             raise UsageError(f"a state is what state_dict() returned, found {described(state)}")

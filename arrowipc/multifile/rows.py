@@ -90,8 +90,8 @@ class RowDataset(Samples):
     format : {"python", "numpy", "arrow"}
         What samples and batches are made of; see the notes.
     transform : callable, optional
-        What is called with each sample of Python values, or each sample or batch of another format, and returns what
-        takes its place. Processes that are spawned need one that can be pickled.
+        A function that is called with each sample of Python values, or each sample or batch of another format, and
+        returns its replacement. Processes that are spawned need one that can be pickled.
     extensions : bool or mapping, optional
         As in :meth:`arrowipc.RecordBatch.to_pylist`; of Python values only.
     columns, validate, limits

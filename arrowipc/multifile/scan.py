@@ -28,8 +28,9 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        What statistics rule out of its filters is not read: comparisons of columns with literals, ``is_in``,
-        ``is_between``, ``starts_with``, nulls, and what "and", "or" and "not" make of them. polars filters the rest.
+        Batches that its filters rule out by statistics are not read. Such filters are comparisons of columns with
+        literals, ``is_in``, ``is_between``, ``starts_with``, nulls, and combinations of them with "and", "or" and
+        "not". polars filters the rest.
 
     Raises
     ------
