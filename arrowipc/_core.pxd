@@ -97,7 +97,7 @@ cdef class Plan:
     cdef list dictionaries          # DictionaryPlan per distinct id that the plan needs itself
     cdef dict all_dictionaries      # DictionaryPlan by id, of any depth; None: not made yet. Never changed afterwards
     cdef list names                 # per field + 1, the dict of `schema_reader.names_below`; None: not made yet
-    cdef object schema              # arrowipc.Schema, made when asked for
+    cdef object schema              # arrowipc.Schema, made on first use
     cdef int allocate(self, int32_t n_fields, int32_t n_columns, int32_t n_unions) except -1    # the arrays of `d`
 
 

@@ -78,7 +78,7 @@ cdef class Decoder:
     cdef readonly int64_t num_replaced_dictionaries
     cdef readonly int64_t num_record_batches
 
-    # Begin with a schema: of all columns, or as `plan`.
+    # Begin with a schema: read the columns that the caller requested, or those of `plan`.
     cdef int open(self, Plan whole) except -1
     cdef int open_as(self, Plan whole, Plan plan) except -1
     cdef Decoder part(self, object columns)     # a decoder of some of its columns

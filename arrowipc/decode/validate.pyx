@@ -588,7 +588,7 @@ cdef int check_view_text(const ColumnsData* d, int32_t f, const ViewText* text, 
         state[i] = <uint8_t> text_of(buffers[i].data, buffers[i].size)
         plain = plain and state[i] == TEXT_ASCII
     # Buffers that hold other bytes between their texts are read view by view. Views may overlap, so there is a
-    # budget: 8 times the buffers, which honest views never reach, and 64 bytes for each view's own 16.
+    # budget: 8 times the buffers, which honest views do not exceed, and 64 bytes for each view's own 16.
     found = 0 if plain else check_each_view(d, f, state, 8 * stored + 64 * d.nodes[f].length, fault)
     free(state)
     return found

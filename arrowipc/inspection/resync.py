@@ -1,4 +1,4 @@
-"""Continues after damage: searches the next plausible message, validates it, and reports what was skipped.
+"""Continues after damage: searches for the next plausible message, validates it, and reports what was skipped.
 
 What is trusted, and why. A message counts if its bytes decode as the schema says, at the requested level. A damaged
 message is skipped as a whole if something known begins at its end, so nothing is found in the values of its columns.
@@ -55,7 +55,7 @@ PATIENCE = 8
 PATIENCE_MORE = 64 << 20
 #: Places in a stream, besides the current one, where its messages may continue; each may keep dictionaries.
 MOST_PLACES = 4
-#: How many messages before a place may have been read already.
+#: How many messages in a row may have been read before their place was reached.
 MOST_AHEAD = 1000
 
 

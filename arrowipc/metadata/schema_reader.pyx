@@ -1,7 +1,7 @@
 """Schema tables: verified and flattened into plans, projected, and turned into Python schemas.
 
 The plan is made first, in C, because a reader needs nothing else; the Python objects that describe the same
-schema are made from it when somebody asks.
+schema are made from it on first use.
 """
 
 cimport cython
