@@ -7,7 +7,8 @@ from arrowipc.inline.flatbuf cimport Table
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Envelope, LimitsData, PlanData
 from arrowipc.inline.threads cimport fetch_add
 
-# 64-byte aligned memory of at least `size` bytes; `capacity` receives its true size. Both need an attached thread.
+# Allocate at least `size` bytes, 64-byte aligned; `capacity` receives the true size. `give_block` frees a block, or
+# keeps it for the next `take_block`. Both functions need an attached thread.
 cdef uint8_t* take_block(int64_t size, int64_t* capacity) except NULL
 cdef void give_block(uint8_t* data, int64_t capacity) noexcept
 
@@ -15,26 +16,29 @@ cdef void give_block(uint8_t* data, int64_t capacity) noexcept
 cdef enum:
     MOST_RECENT = 64
 
-# Whether a thing that was kept is the one that is wanted.
+# Whether `thing`, which a cache keeps, is the one that `wanted` describes.
 ctypedef bint (*matches_t)(object thing, const void* wanted) except -1
 
 
 @cython.final
 cdef class Recent:
-    cdef object last                    # the one that was found or kept last
-    cdef list things                    # in any order; once there are `most`, or `most_bytes`, the oldest make room
-    cdef uint64_t[MOST_RECENT] marks    # numbers that tell most things apart
+    cdef object last                    # the thing that was found or kept most recently
+    cdef list things                    # a ring: thing number `most` + 1 replaces the oldest one
+    cdef uint64_t[MOST_RECENT] marks    # a number per thing, such as a hash, that differs from nearly all others
     cdef int64_t[MOST_RECENT] sizes
     cdef Py_ssize_t most
     cdef Py_ssize_t oldest
     cdef int64_t bytes
     cdef int64_t most_bytes
-    cdef list slots                     # without a GIL: one for each slot of threads; None in these
+    cdef list slots                     # without a GIL: a `Recent` for each slot of threads; None in these
 
+    # Drop all things.
     cdef int forget(self) except -1
-    # The last one again, or any of a mark; None: there is none. Without `matches` the mark alone decides.
+    # Return `last` if it matches, else None.
     cdef object again(self, const void* wanted, matches_t matches)
+    # Return a matching thing with that mark, or None. Without `matches` the mark alone decides.
     cdef object find(self, uint64_t mark, const void* wanted=*, matches_t matches=*)
+    # Keep a thing with a mark; its `size` counts towards `most_bytes`.
     cdef int keep(self, object thing, uint64_t mark, int64_t size=*) except -1
     cdef object last_again(self, const void* wanted, matches_t matches)
     cdef object find_own(self, uint64_t mark, const void* wanted, matches_t matches)
@@ -42,7 +46,7 @@ cdef class Recent:
 
 
 cdef inline uint64_t identity(object key) noexcept:
-    """A mark for things that hold their key: no other object has it as long as they do."""
+    """Return the address of `key`: a mark for things that refer to it, because meanwhile no other object has it."""
     return <uint64_t> <uintptr_t> <void*> key
 
 
@@ -52,16 +56,16 @@ cdef class Jobs:
     cdef int64_t taken
     cdef int64_t failed     # the first job that failed; n_jobs: none. Later ones are not begun
     cdef int64_t active     # threads inside `run`
-    # How many jobs there are; none is taken yet.
+    # Set the number of jobs; none of them is taken yet.
     cdef void start(self, int64_t n_jobs) noexcept
-    # Take jobs and do them. Every class has its own.
+    # Take jobs and do them. Every subclass implements this.
     cdef int work(self) except -1
     # Do all jobs. Whatever happens, no thread touches them afterwards.
     cdef int run_all(self, bint use_threads) except -1
 
 
 cdef inline int64_t next_job(Jobs jobs) noexcept nogil:
-    """A job that no other thread has; it is to be done if it is below `jobs.failed`."""
+    """Return the number of a job that no other thread has; the caller does it if it is below `jobs.failed`."""
     return fetch_add(&jobs.taken, 1)
 
 
@@ -72,7 +76,7 @@ cdef class Memory:
     cdef int64_t capacity
     cdef int64_t exports
     cdef bint writable
-    cdef int reserve(self, int64_t capacity) except -1
+    cdef int reserve(self, int64_t capacity) except -1      # make room; the address may change
 
 
 cdef class Source:
@@ -91,10 +95,10 @@ cdef class Plan:
     cdef int64_t schema_table       # position of that table
     cdef int64_t max_depth          # Limits.depth under which it was read
     cdef list dictionaries          # DictionaryPlan per distinct id that the plan needs itself
-    cdef dict all_dictionaries      # the same at any depth, by id; None: not made yet. Nobody changes it
-    cdef list names                 # what `schema_reader.names_below` made, per field + 1, once somebody looked
-    cdef object schema              # arrowipc.Schema, made when asked for
-    cdef int allocate(self, int32_t n_fields, int32_t n_columns, int32_t n_unions) except -1
+    cdef dict all_dictionaries      # DictionaryPlan by id, of any depth; None: not made yet. Never changed afterwards
+    cdef list names                 # per field + 1, the dict of `schema_reader.names_below`; None: not made yet
+    cdef object schema              # arrowipc.Schema, made on first use
+    cdef int allocate(self, int32_t n_fields, int32_t n_columns, int32_t n_unions) except -1    # the arrays of `d`
 
 
 cdef class DictionaryPlan:
@@ -102,9 +106,9 @@ cdef class DictionaryPlan:
     cdef Plan values                # a plan of one column: the dictionary's values
 
 
-# The cyclic collector leaves columns and batches alone, as it does NumPy's arrays: walking all batches that are kept,
-# again and again, took a fifth of the time of reading them. So nothing inside may lead back to its columns, and who
-# makes the source of a batch refer to that batch keeps both. (The decorator has to be in the .pyx too.)
+# Python's cyclic garbage collector ignores columns and batches, as it ignores NumPy's arrays: visiting all batches in
+# memory again and again took a fifth of the time of reading them. So nothing inside may refer back to its columns: if
+# the source of a batch refers to that batch, neither is ever freed. (The decorator has to be in the .pyx too.)
 @cython.no_gc
 @cython.freelist(8)
 cdef class Columns:
@@ -112,48 +116,61 @@ cdef class Columns:
     cdef Plan plan
     cdef object owner
     cdef tuple dictionaries         # Columns (or None: not arrived) per plan.dictionaries
-    cdef Columns own                # of a dictionary: its copy in other memory (`columns.take`); None: not made
+    cdef Columns own                # a dictionary's copy in memory of its own (`columns.take`); None: not made
     cdef object __weakref__
-    # Of a batch: (key, value) pairs of bytes from its message. Here, because only objects of one size share a freelist.
+    # A batch's (key, value) pairs of bytes from its message. They are here, not in RecordBatch, because only objects of
+    # one size share a freelist.
     cdef tuple metadata_pairs
+    # Allocate nodes, views and extents for a plan, and extents for `variadic` data buffers of views.
     cdef int allocate(self, Plan plan, int64_t variadic) except -1
-    # Become the columns `source` in tables of their own, which may be changed; `plan` is of the same shape.
+    # Copy the nodes, views and extents of `source`, so that they may be changed; `plan` is of the same shape.
     cdef int share(self, Columns source, Plan plan) except -1
-    # Let field `f` and all below it be field `g` of `source`, of the same shape; `next` is as for `place_field`.
-    # Their dictionaries go to their places in `dictionaries`.
+    # Copy field `g` of `source`, and all fields below it, to field `f`, which has the same shape; copy their
+    # dictionaries to their places in `dictionaries`. `next` is as for `place_field`.
     cdef int32_t place_column(self, int32_t f, Columns source, int32_t g, int32_t next, list dictionaries) except -1
 
 
+# Copy the fields of an `arrowipc.Limits`, or the defaults, to a struct.
 cdef int limits_data(object limits, LimitsData* out) except -1
+# Return the Level that a reader's argument `validate` names.
 cdef int level_of(object validate) except -1
+# Raise the exception that describes `fault`; `where` is written before its message.
 cdef int raise_fault(const Fault* fault, Plan plan=*, object where=*) except -1
 
+# Open a Message table, and check what messages of every kind have.
 cdef int open_message(const uint8_t* metadata, int64_t size, Envelope* out, Fault* fault) noexcept nogil
+# Open a RecordBatch table.
 cdef int open_batch(const Table* table, BatchHeader* out, Fault* fault) noexcept nogil
+# Count the bytes of all strings of a Field table.
 cdef int64_t text_size(const Table* field) noexcept nogil
+# Return the custom metadata in a slot of a table as (key, value) pairs of bytes.
 cdef tuple read_pairs(const Table* table, int32_t slot)
+# Fill `view` for a `__getbuffer__`.
 cdef int export_bytes(object exporter, Py_buffer* view, const uint8_t* data, int64_t size, bint writable,
                       int flags) except -1
+# Return a read-only memoryview of bytes that `owner` keeps alive.
 cdef object window(const uint8_t* data, int64_t size, object owner)
+# Return the name of a field, and the names from its column down to it, joined by dots.
 cdef str field_name(Plan plan, int32_t field)
 cdef str field_path(Plan plan, int32_t field)
 
 cdef enum Walked:
-    # What the walk leaves behind.
+    # In which state the walk leaves the extents.
     WALK_BROKEN = -1    # `fault` says what is wrong
     WALK_STORED         # extents as they are stored: compressed, or of any size, byte order and address
-    WALK_MEASURED       # ... of a raw body, as `check_sizes` leaves them, at multiples of 8
-    WALK_UNALIGNED      # ... at other addresses
+    WALK_MEASURED       # extents of a raw body, as `check_sizes` leaves them, at multiples of 8
+    WALK_UNALIGNED      # the same at other addresses
 
-# Whether the message's vectors have the lengths that the plan asks for; fills `prefix` (source_views + 1 entries,
-# NULL without views). Then the columns need room for `count_variadic` extents beside those of the plan.
+# Check that the message's vectors have the lengths that the plan requires, and fill `prefix` (source_views + 1 entries;
+# NULL without views). Afterwards the columns need room for `count_variadic` extents besides those of the plan.
 cdef int check_counts(const PlanData* plan, const BatchHeader* header, int version, int64_t* prefix,
                       const LimitsData* limits, Fault* fault) noexcept nogil
 cdef int64_t count_variadic(const PlanData* plan, const int64_t* prefix) noexcept nogil
-# Then the walk; both return Walked. From the first one, WALK_STORED means that something is unusual: contents are
-# undefined, and nothing is said about the batch.
+# Walk a message: find its nodes and extents, and return Walked. If `walk_measured` returns WALK_STORED, something is
+# unusual: the contents are undefined, nothing is known about the batch, and `walk_stored` has to begin again.
 cdef int walk_measured(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
                        const LimitsData* limits) noexcept nogil
 cdef int walk_stored(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, int version,
                      const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil
+# Check that every extent holds what the length of its node requires.
 cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil

@@ -1,4 +1,4 @@
-"""The compiled core: memory, its owners and its reuse, what was made last, faults in words, messages, the walk."""
+"""The compiled core: memory and its reuse, caches of objects, jobs of threads, messages of errors, the walk."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -34,14 +34,14 @@ cdef extern from "stdlib.h" nogil:
 
 cdef enum:
     KEPT = 1 << 17              # from this size on a block is worth keeping; malloc is good at smaller ones
-    SLOTS = 32                  # two batches of payload columns, a block per buffer
+    SLOTS = 32                  # enough for two batches of payload columns, with a block per buffer
     IDLE_BYTES = 1 << 28        # at most 256 MiB wait for the next batch
-    MEASURED_ROWS = 1 << 27     # fields of that many elements are not walked and measured in one pass
+    MEASURED_ROWS = 1 << 27     # from so many elements on, the products in `walk_measured` could overflow
 
 cdef uint8_t* idle[SLOTS]
 cdef int64_t idle_capacity[SLOTS]       # 0: the slot is empty
 cdef int64_t idle_total = 0
-cdef Guard idle_guard                   # of these, and of the spare tables of columns
+cdef Guard idle_guard                   # guards these, and the spare tables of columns
 
 
 cdef inline void drop(int slot) noexcept:
@@ -52,13 +52,13 @@ cdef inline void drop(int slot) noexcept:
 
 
 cdef uint8_t* take_idle(int64_t size, int64_t* capacity) noexcept:
-    """The smallest block that waits and fits; NULL: there is none."""
+    """Take the smallest idle block that fits; return NULL if there is none."""
     global idle_total
     cdef uint8_t* found = NULL
     cdef int slot, best = -1
     hold(&idle_guard)
     for slot in range(SLOTS):
-        # Not a much larger one: it would be missed where it fits.
+        # A block of more than twice the size is left for a request that needs it.
         if size <= idle_capacity[slot] <= 2 * size:
             if best < 0 or idle_capacity[slot] < idle_capacity[best]:
                 best = slot
@@ -97,7 +97,7 @@ cdef void give_block(uint8_t* data, int64_t capacity) noexcept:
         return
     hold(&idle_guard)
     for slot in range(SLOTS):
-        # An empty slot, or else the smallest block makes room.
+        # Use an empty slot, or else that of the smallest block, which is freed.
         if idle_capacity[slot] < idle_capacity[place]:
             place = slot
     if idle_capacity[place]:
@@ -139,20 +139,21 @@ def release_unused() -> None:
     drop_blocks()
 
 
-# -- what was made last ----------------------------------------------------------------------------------------------
+# -- caches of objects -----------------------------------------------------------------------------------------------
 
 
-# All that were made: by modules, once each. `release_unused` empties them.
+# Every `Recent`; modules make them when they are loaded. `release_unused` empties them.
 cdef list recents = []
-# What else `release_unused` calls: functions of other modules that keep something.
+# Functions of other modules that drop what they keep; `release_unused` calls them.
 forgetting = []
 
 
 cdef class Recent:
-    """The last things that were made, each under a mark, so that they are found instead of being made again.
+    """A cache of the things that were made last, each with a mark to find it by.
 
-    At most `most` are kept, `MOST_RECENT` at most, and `most_bytes` of the sizes that are given with them. Without a
-    GIL, each slot of threads has its own: what is found is referred to all the time.
+    It keeps up to `most` things (and up to `MOST_RECENT`). If the sizes given with them would exceed `most_bytes`, it
+    drops all others first. Without a GIL, each slot of threads has a cache of its own: threads that count references
+    to the same objects slow each other down.
     """
 
     def __cinit__(self, Py_ssize_t most, int64_t most_bytes=INT64_MAX, bint shared=True):
@@ -186,7 +187,7 @@ cdef class Recent:
 
     @cython.critical_section
     cdef object find_own(self, uint64_t mark, const void* wanted, matches_t matches):
-        cdef list things = self.things      # `matches` may run Python, and others keep things meanwhile
+        cdef list things = self.things      # `matches` may run Python, so other threads may replace the list
         cdef Py_ssize_t i
         for i in range(len(things)):
             if self.marks[i] == mark:
@@ -202,7 +203,7 @@ cdef class Recent:
         if size > self.most_bytes - self.bytes:
             self.forget()
             place = 0
-        before = self.things[self.oldest] if place == self.most else None   # its end may let others in
+        before = self.things[self.oldest] if place == self.most else None   # lives on here: its destructor may run code
         if place < self.most:
             self.things.append(thing)
         else:
@@ -216,10 +217,10 @@ cdef class Recent:
         self.last = thing
         return 0
 
-    # For Python, with keys that can be hashed.
+    # The same for Python, with hashable keys.
 
     def get(self, key):
-        """What was kept for an equal key; None: nothing."""
+        """Return the value that was kept for an equal key, or None."""
         found = self.find(<uint64_t> <Py_ssize_t> hash(key), <void*> key, is_pair_of)
         return None if found is None else found[1]
 
@@ -229,7 +230,7 @@ cdef class Recent:
 
 
 cdef inline Recent own(Recent recent):
-    """What the threads of this slot share."""
+    """Return the cache of this thread's slot."""
     return <Recent> recent.slots[thread_slot()] if FREE_THREADED else recent
 
 
@@ -237,7 +238,7 @@ cdef bint is_pair_of(object thing, const void* wanted) except -1:
     return (<tuple> thing)[0] == <object> wanted
 
 
-# -- what several threads do -----------------------------------------------------------------------------------------
+# -- jobs of several threads -----------------------------------------------------------------------------------------
 
 
 cdef class Jobs:
@@ -266,7 +267,7 @@ cdef class Jobs:
         try:
             codecs.run_shared(self.run, self.n_jobs)
         except BaseException:
-            # The caller, who may be interrupted, is about to let go of what the jobs point at.
+            # The caller (perhaps interrupted) will free what the jobs point at: stop the other threads, and wait.
             fetch_add(&self.taken, self.n_jobs)
             with nogil:
                 while fetch_add(&self.active, 0):
@@ -277,21 +278,21 @@ cdef class Jobs:
 
 # -- memory and its owners -----------------------------------------------------------------------------------
 
-# Live owners of memory: a test reads them to see that every path lets go of what it held.
+# The numbers of live owners of memory: tests check with them that every path releases what it held.
 cdef Tally live_sources, live_memory
 
 
 def live_objects():
-    """Count the live `Source` and `Memory` objects: a seam for leak tests."""
+    """Count the live `Source` and `Memory` objects, for tests of leaks."""
     return {"sources": tally_sum(&live_sources), "memory": tally_sum(&live_memory)}
 
 
 cdef int export_bytes(object exporter, Py_buffer* view, const uint8_t* data, int64_t size, bint writable,
                       int flags) except -1:
-    """What a `__getbuffer__` does; NULL, which is no address for readers, stands for no bytes."""
+    """Fill `view` for a `__getbuffer__`. If `data` is NULL (no bytes), use an address that readers accept."""
     PyBuffer_FillInfo(view, exporter, <void*> (data if data != NULL else <const uint8_t*> b""), size, not writable,
                       flags)
-    Py_DECREF(None)     # that Cython had put into `view.obj`
+    Py_DECREF(None)     # Cython had put this None into `view.obj`
     return 0
 
 
@@ -306,13 +307,13 @@ cdef class Source:
         tally_up(&live_sources, 1)
 
     def bytes(self, int64_t start, int64_t length):
-        """A copy of some of the bytes."""
+        """Return a copy of some of the bytes."""
         if not inside(start, length, self.size):
             raise UsageError(f"bytes {start}..+{length} lie outside a source of {self.size}")
         return PyBytes_FromStringAndSize(<const char*> self.data + start, length)
 
     def part(self, int64_t start, int64_t length):
-        """Some of the bytes as a memoryview, not copied."""
+        """Return some of the bytes as a memoryview, without a copy."""
         if not inside(start, length, self.size):
             raise UsageError(f"bytes {start}..+{length} lie outside a source of {self.size}")
         return window(self.data + start, length, self)
@@ -371,7 +372,7 @@ def aligned_buffer(int64_t size):
 
 
 def copy_into(Memory target not None, int64_t start, piece):
-    """Copy a bytes-like object into memory of `aligned_buffer`, from byte `start` of it; other threads may run."""
+    """Copy a bytes-like object to byte `start` of memory of `aligned_buffer`, without the GIL."""
     cdef Source source = Source(piece)
     if not inside(start, source.size, target.size):
         raise UsageError(f"{source.size:,} bytes at {start:,} do not fit into {target.size:,}")
@@ -380,10 +381,10 @@ def copy_into(Memory target not None, int64_t start, piece):
 
 
 cdef class Descriptor:
-    """A descriptor that `os.open` opens, and that is closed with its last reference.
+    """A file descriptor that `os.open` opened; it is closed with the last reference to this object.
 
-    A signal may raise between any two instructions of Python, and a number that was returned would be lost there.
-    Between opening and this object there is no such instruction, nor between closing and forgetting.
+    A signal may raise an exception between any two instructions of Python; a descriptor that is a plain number would be
+    lost there. No such instruction lies between opening it and storing it here, nor between forgetting and closing it.
     """
 
     cdef int number
@@ -415,7 +416,7 @@ cdef class Descriptor:
 
 
 cdef class Window:
-    """A read-only stretch of somebody's bytes, kept alive by `owner`; what `memoryview`s of buffers rest on."""
+    """Read-only bytes that `owner` keeps alive; memoryviews of buffers are views of such an object."""
 
     cdef const uint8_t* data
     cdef int64_t size
@@ -434,7 +435,7 @@ cdef object window(const uint8_t* data, int64_t size, object owner):
 
 
 cdef int limits_data(object limits, LimitsData* out) except -1:
-    """The fields of an `arrowipc.Limits` (None: the defaults) as C."""
+    """Copy the fields of an `arrowipc.Limits` (None: the defaults) to a C struct."""
     if limits is None:
         out[0] = default_limits
         return 0
@@ -456,7 +457,7 @@ cdef dict LEVELS = {"none": LEVEL_NONE, "full": LEVEL_FULL, "strict": LEVEL_STRI
 
 
 cdef int level_of(object validate) except -1:
-    """What a reader's `validate` means: Level."""
+    """Return the Level that a reader's `validate` names."""
     level = LEVELS.get(validate) if isinstance(validate, str) else None
     if level is None:
         raise UsageError(f'validate must be "none", "full" or "strict", found {validate!r}')
@@ -467,7 +468,7 @@ cdef LimitsData default_limits
 limits_data(Limits(), &default_limits)
 
 
-# -- faults in words -----------------------------------------------------------------------------------------
+# -- messages of faults --------------------------------------------------------------------------------------
 
 # {column}, {buffer}: where; {what}: the part's name; {at}, {found}, {expected}: the fault's numbers.
 cdef dict WORDS = {
@@ -572,7 +573,7 @@ cdef str field_path(Plan plan, int32_t field):
 
 
 cdef int raise_fault(const Fault* fault, Plan plan=None, object where=None) except -1:
-    """Raise the exception that a kernel's fault stands for. Always returns -1."""
+    """Raise the exception that describes a kernel's fault; it never returns."""
     cls, template = WORDS[fault.code]
     column = buffer = ""
     path = None
@@ -645,11 +646,11 @@ cdef int open_batch(const Table* table, BatchHeader* out, Fault* fault) noexcept
 
 
 cdef enum:
-    PAIR_BYTES = 32     # what a pair takes at least, beside its strings
+    PAIR_BYTES = 32     # how much each pair counts besides its strings
 
 
 cdef int64_t text_size(const Table* field) noexcept nogil:
-    """Bytes of all strings of a Field table: its name, metadata and time zone, as far as they can be read."""
+    """Count the bytes of a Field table's name, metadata and time zone, as far as they can be read."""
     cdef Vector entries, text
     cdef Table below
     cdef int64_t i, total = 0
@@ -672,7 +673,7 @@ cdef int64_t text_size(const Table* field) noexcept nogil:
 
 
 cdef tuple read_pairs(const Table* table, int32_t slot):
-    """A vector of KeyValue tables as (key, value) pairs of bytes, in order, duplicates kept."""
+    """Return a vector of KeyValue tables as (key, value) pairs of bytes, in order, with duplicates."""
     cdef Vector entries, key, value
     cdef Table pair
     cdef Fault fault
@@ -738,7 +739,7 @@ cdef class Plan:
 
 
 cdef enum:
-    SPARE = 4                   # tables of columns that are gone, for the next ones of that size
+    SPARE = 4                   # how many tables of freed columns are kept for the next columns of exactly that size
     SPARE_LEAST = 1 << 10       # malloc is good at smaller ones
     SPARE_MOST = 1 << 20
 
@@ -784,7 +785,7 @@ cdef class Columns:
         give_tables(&self.d)
 
     cdef int allocate(self, Plan plan, int64_t variadic) except -1:
-        """Room for the plan's nodes, views and extents and for `variadic` more extents; contents undefined."""
+        """Allocate the plan's nodes, views and extents, and `variadic` more extents; their contents are undefined."""
         cdef int64_t nodes = plan.d.n_fields * <int64_t> sizeof(Node)
         cdef int64_t views = plan.d.n_views * <int64_t> sizeof(ViewRange)
         cdef int64_t extents = (plan.d.n_buffers + variadic) * <int64_t> sizeof(Extent)
@@ -822,7 +823,7 @@ cdef class Columns:
 
 cdef int check_counts(const PlanData* plan, const BatchHeader* header, int version, int64_t* prefix,
                       const LimitsData* limits, Fault* fault) noexcept nogil:
-    """Whether the vectors are as long as the schema asks for; fills `prefix`: variadic buffers before each view."""
+    """Check that the vectors are as long as the schema requires; fill `prefix`: variadic buffers before each view."""
     cdef int64_t i, count, expected = plan.source_buffers
     cdef const uint8_t* variadic = header.variadic.data
     if header.length < 0:
@@ -834,7 +835,7 @@ cdef int check_counts(const PlanData* plan, const BatchHeader* header, int versi
     if header.variadic.count > plan.source_views > 0:
         if not limits.repairs:
             return fail_count(fault, FAULT_VARIADIC_MORE, -1, header.variadic.count, plan.source_views)
-        variadic += 8 * (header.variadic.count - plan.source_views)   # the last ones are those of this batch
+        variadic += 8 * (header.variadic.count - plan.source_views)   # only the last entries belong to this batch
     elif header.variadic.count != plan.source_views:
         return fail_in(fault, FAULT_VARIADIC_COUNT, "the number of entries", header.variadic.count, plan.source_views)
     if prefix != NULL:
@@ -853,7 +854,7 @@ cdef int check_counts(const PlanData* plan, const BatchHeader* header, int versi
 
 
 cdef int64_t count_variadic(const PlanData* plan, const int64_t* prefix) noexcept nogil:
-    """Variadic buffers of the planned view fields; their sum is at most that of the message's Buffers."""
+    """Count the variadic buffers of the plan's view fields; those of a repeated column count each time."""
     cdef int64_t count = 0
     cdef int32_t i, before
     if plan.n_views:
@@ -865,7 +866,7 @@ cdef int64_t count_variadic(const PlanData* plan, const int64_t* prefix) noexcep
 
 
 cdef inline int64_t first_buffer(const FieldPlan* field, bint v4, const int64_t* prefix) noexcept nogil:
-    """Which Buffer of the message is the field's first."""
+    """Return the number of the field's first Buffer in the message."""
     cdef int64_t first = field.source_buffer
     if prefix != NULL:
         first += prefix[field.views_before]
@@ -876,7 +877,7 @@ cdef inline int64_t first_buffer(const FieldPlan* field, bint v4, const int64_t*
 
 cdef inline int64_t place(const uint8_t* entry, int64_t count, const uint8_t* body, int64_t body_length,
                           Extent* out, int64_t* total) noexcept nogil:
-    """A run of Buffer structs -> Extents; negative when one does not lie inside the body."""
+    """Turn `count` Buffer structs into Extents; return a negative number if one does not lie inside the body."""
     cdef int64_t offset, length, wrong = 0
     cdef uint64_t room, all_bytes = 0
     cdef const Extent* end = out + count
@@ -885,10 +886,10 @@ cdef inline int64_t place(const uint8_t* entry, int64_t count, const uint8_t* bo
         length = load_i64(entry + Buffer_length)
         entry += Buffer_SIZE
         all_bytes += <uint64_t> length
-        # `inside` without branches. Unsigned, because differences of hostile values overflow; where offset and
-        # length are not negative and offset <= body_length, none does, and elsewhere the result is negative anyway.
+        # This is `inside` without branches. The differences are unsigned, because hostile values make them overflow. If
+        # offset and length are not negative and offset <= body_length, none does; else the result is negative anyway.
         room = <uint64_t> body_length - <uint64_t> offset
-        # An empty buffer may say any offset (writers do); there is nothing to point at.
+        # An empty buffer may have any offset (writers do that); nothing is read there.
         if length != 0:
             wrong |= offset | length | <int64_t> room | <int64_t> (room - <uint64_t> length)
         out.data = <const uint8_t*> (<uintptr_t> body + <uintptr_t> offset) if length != 0 else NULL
@@ -899,7 +900,7 @@ cdef inline int64_t place(const uint8_t* entry, int64_t count, const uint8_t* bo
 
 
 cdef inline int64_t place_nodes(const uint8_t* entry, int64_t count, Node* out) noexcept nogil:
-    """A run of FieldNode structs -> Nodes; negative when one has a length or null_count that cannot be."""
+    """Turn `count` FieldNode structs into Nodes; return a negative number if a length or null_count is impossible."""
     cdef int64_t length, nulls, wrong = 0
     cdef const Node* end = out + count
     while out != end:
@@ -909,7 +910,7 @@ cdef inline int64_t place_nodes(const uint8_t* entry, int64_t count, Node* out) 
         out.length = length
         out.null_count = nulls
         out.offset = 0
-        # -1 nulls: not counted.
+        # A null_count of -1 means that nulls are not counted.
         wrong |= length | (nulls + (nulls < 0)) | <int64_t> (<uint64_t> length - <uint64_t> nulls)
         out += 1
     return wrong
@@ -917,20 +918,20 @@ cdef inline int64_t place_nodes(const uint8_t* entry, int64_t count, Node* out) 
 
 cdef inline uint64_t measure_buffer(const uint8_t* entry, const uint8_t* body, int64_t body_length, uint64_t need,
                                     uint64_t wanted, Extent* out, uint64_t* addresses) noexcept nogil:
-    """A Buffer struct that holds `need` bytes at least -> Extent; `wanted`: all bits set, or 0: it stays empty."""
+    """Turn a Buffer struct of at least `need` bytes into an Extent; leave it empty if `wanted` is 0, not all ones."""
     cdef uint64_t offset = load_u64(entry + Buffer_offset), size = load_u64(entry + Buffer_length)
     cdef uint64_t room = <uint64_t> body_length - offset, address
     address = (<uint64_t> <uintptr_t> body + offset if size else 0) & wanted
     addresses[0] |= address
     out.data = <const uint8_t*> <uintptr_t> address
     out.size = <int64_t> (size & wanted)
-    # As in `place`: negative where it leaves the body. An empty one may do so, and `walk_stored` takes it.
+    # As in `place`, the result is negative if the buffer leaves the body. An empty buffer may: `walk_stored` takes it.
     return size | offset | room | (room - size) | ((size - need) & wanted)
 
 
 cdef int walk_measured(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
                        const LimitsData* limits) noexcept nogil:
-    """Nodes and extents of a raw body, and what `check_sizes` does, in one pass over 16 bytes per field."""
+    """Find nodes and extents of a raw body, and do the work of `check_sizes`, in one pass over 16 bytes per field."""
     cdef const FieldSizes* field = d.plan.sizes
     cdef const FieldSizes* end = field + d.plan.n_fields
     cdef const uint8_t* entry = header.buffers.data
@@ -957,8 +958,8 @@ cdef int walk_measured(ColumnsData* d, const BatchHeader* header, const uint8_t*
         extent.data = NULL
         extent.size = 0
         if nulls | size:
-            # Negative too: nulls that are not counted (-1). A bitmap beside null_count 0 says nothing; without it every
-            # kernel takes its short way.
+            # Nulls that are not counted (-1) are negative, too. A bitmap beside null_count 0 says nothing: it is left
+            # out, so that every kernel takes its short path.
             wrong |= nulls | (length - nulls) | measure_buffer(
                 entry, body, body_length, (length + 7) >> 3, <uint64_t> 0 - <uint64_t> (nulls != 0), extent, &addresses)
             all_bytes += size
@@ -975,7 +976,7 @@ cdef int walk_measured(ColumnsData* d, const BatchHeader* header, const uint8_t*
         extent += field.n_buffers
         node += 1
         field += 1
-    # Lengths and widths this small made no product above that overflows.
+    # With lengths and widths below these limits, no product above has overflowed.
     if <int64_t> wrong < 0 or uneven or most >= MEASURED_ROWS:
         return WALK_STORED
     if <int64_t> all_bytes > body_length and <int64_t> all_bytes - body_length > limits.overlap_bytes:
@@ -985,7 +986,7 @@ cdef int walk_measured(ColumnsData* d, const BatchHeader* header, const uint8_t*
 
 cdef int walk_stored(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length, int version,
                      const int64_t* prefix, const LimitsData* limits, Fault* fault) noexcept nogil:
-    """Nodes and extents of any layouts, as they are stored; counts are proven already, so the indices stay inside.
+    """Find nodes and extents of any layouts, as they are stored; `check_counts` has proven that all indices are inside.
 
     The loops have no exits: violations gather in a sign bit, and `explain` names the first one afterwards.
     """
@@ -1007,7 +1008,7 @@ cdef int walk_stored(ColumnsData* d, const BatchHeader* header, const uint8_t* b
             field += 1
             node += 1
     if plan.whole and prefix == NULL and not (v4 and plan.source_bitmaps):
-        # All buffers of the message, in its order.
+        # The plan has all buffers of the message, in the same order.
         wrong |= place(header.buffers.data, plan.n_buffers, body, body_length, d.extents, &total)
     else:
         field = plan.fields
@@ -1074,12 +1075,12 @@ cdef inline int need_offsets(Extent* extent, int64_t elements, int64_t width, in
         extent.data = NULL
         extent.size = 0
         return 0
-    # One more offset than elements; no child that claims INT64_MAX of them has the bytes for either number.
+    # There is one more offset than elements. A node that claims INT64_MAX elements has the bytes for neither number.
     return need(extent, elements + (elements < INT64_MAX), width, field, 1, fault)
 
 
 cdef inline int check_child(const ColumnsData* d, int32_t i, Fault* fault) noexcept nogil:
-    """A child is as long as its parent's buffers can reach without looking at their contents."""
+    """Check that a child is as long as its parent requires, as far as no contents of buffers decide about it."""
     cdef int32_t p = d.plan.fields[i].parent
     cdef const FieldPlan* parent = &d.plan.fields[p]
     cdef int64_t needed = 0, reach = d.nodes[p].offset + d.nodes[p].length
@@ -1104,7 +1105,7 @@ cdef inline int check_child(const ColumnsData* d, int32_t i, Fault* fault) noexc
 
 cdef inline int check_validity(Extent* extent, Node* node, int64_t reach, int32_t i, Fault* fault) noexcept nogil:
     if node.null_count == 0 or (node.null_count < 0 and extent.size == 0):
-        # A bitmap beside null_count 0 says nothing; without it every kernel takes its short way.
+        # A bitmap beside null_count 0 says nothing; without it every kernel takes its short path.
         node.null_count = 0
         extent.data = NULL
         extent.size = 0
@@ -1117,7 +1118,7 @@ cdef inline int check_validity(Extent* extent, Node* node, int64_t reach, int32_
 
 
 cdef int check_buffers(const FieldPlan* field, Extent* extent, int64_t reach, int32_t i, Fault* fault) noexcept nogil:
-    """Whether the buffers of a field, but for its bitmap and its text, hold `reach` elements."""
+    """Check that the buffers of a field, except its bitmap and its text, hold `reach` elements."""
     cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
     cdef int kind, k
     for k in range(spec.has_validity, spec.n_buffers):
@@ -1130,7 +1131,7 @@ cdef int check_buffers(const FieldPlan* field, Extent* extent, int64_t reach, in
 
 
 cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
-    """Whether every extent holds what its node's length needs; after this only contents are untrusted."""
+    """Check that every extent holds what its node's length requires; afterwards only contents are untrusted."""
     cdef const FieldPlan* field
     cdef Node* node
     cdef Extent* extent
@@ -1145,7 +1146,7 @@ cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
         reach = node.offset + node.length
         if (layout == LAYOUT_FIXED and field.parent < 0 and node.null_count == 0 and node.length == d.length
                 and not mul_overflows(reach, field.width, &size) and size <= extent[1].size):
-            # A column of numbers without nulls: most columns, and all that the rest of the loop would find.
+            # Most columns are numbers without nulls, and the rest of the loop would find nothing else about them.
             extent.data = NULL
             extent.size = 0
             continue
@@ -1155,7 +1156,7 @@ cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
         elif node.length != d.length:
             return fail_count(fault, FAULT_COLUMN_LENGTH, i, node.length, d.length)
         found = 0
-        # Numbers and text say the same as their rows of the table: with it, a batch of ten columns takes 7 % longer.
+        # For numbers and text, do what the table of layouts says: using it, a batch of ten columns takes 7 % longer.
         if layout == LAYOUT_FIXED:
             found = need(&extent[1], reach, field.width, i, 1, fault)
         elif layout == LAYOUT_VAR32:

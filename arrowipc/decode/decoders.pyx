@@ -62,7 +62,7 @@ cdef int experimental_codec(const Envelope* message, int codec) except -2:
 cdef inline int find_buffers(ColumnsData* d, const BatchHeader* header, const uint8_t* body, int64_t body_length,
                              int version, const int64_t* prefix, int level, const LimitsData* limits,
                              Fault* fault) noexcept nogil:
-    """The walk, and at "strict" a look at where all Buffers of the message lie; returns Walked."""
+    """Walk, and at "strict" check where all Buffers of the message lie; return Walked."""
     cdef int found = walk_measured(d, header, body, body_length, limits)
     if found == WALK_STORED:
         found = walk_stored(d, header, body, body_length, version, prefix, limits, fault)
@@ -90,7 +90,7 @@ cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t
             out.d.length = header.length
             found = find_buffers(&out.d, header, body, body_length, version, prefix, level, limits, &fault)
         if found < 0:
-            # Nobody but `check_extents` names a Buffer by its place in the message.
+            # Only `check_extents` names a Buffer by its place in the message.
             raise_fault(&fault, plan,
                         place_of(plan, prefix, version, fault.at) if fault.field < 0 <= fault.at else None)
         return found
@@ -180,7 +180,7 @@ cdef int decode_batch_into(BatchTarget* into, const Table* table, const Envelope
 
 cdef Decoder new_decoder(object columns, object validate, object limits, bint use_threads,
                          bint ensure_native_endian):
-    """A decoder for the reader keywords of these names; `open` gives it a schema."""
+    """Make a decoder from a reader's keywords of the same names; `open` gives it a schema."""
     cdef Decoder decoder = Decoder.__new__(Decoder)
     decoder.level = level_of(validate)
     limits_data(limits, &decoder.limits)
@@ -202,7 +202,7 @@ cdef dict NO_DICTIONARIES = {}
 
 
 cdef dict dictionaries_of(Plan plan):
-    """Every dictionary that a plan needs, at any depth; kept with the plan, which many streams may share."""
+    """Return every dictionary that a plan needs, at any depth; the plan, which many streams may share, keeps them."""
     if plan.all_dictionaries is None:
         found = {}
         collect(plan.dictionaries, found)
@@ -224,7 +224,7 @@ cdef int collect(list dictionaries, dict out) except -1:
 
 cdef class Dictionary:
     cdef Dictionary successor(self):
-        """What a delta can be added to while this one stays as it is; the memory to grow in goes with it."""
+        """Return a copy that a delta can extend while this one stays as it is; the copy takes over the builder."""
         cdef Dictionary out = Dictionary.__new__(Dictionary)
         out.values, out.nbytes, out.resolved_at = self.values, self.nbytes, -1
         out.builder, self.builder = self.builder, None
@@ -237,11 +237,11 @@ cdef class Decoder:
 
     cdef int open(self, Plan whole) except -1:
         if self.keep_stored and whole.d.stored_big:
-            # A plan of its own: the one at hand may serve other readers too.
+            # Change a copy of the plan: other readers may use this one, too.
             whole = unshared(whole)
             set_keep_stored(whole)
         if self.level >= LEVEL_STRICT:
-            # The others keep features that they do not know in `schema.features`.
+            # At other levels, unknown features are kept in `schema.features`.
             unknown = [feature for feature in plan_schema(whole).features if not 0 <= feature <= Feature_MAX]
             if unknown:
                 raise UnsupportedError(f"Schema.features has the unknown values {unknown}")
@@ -251,7 +251,7 @@ cdef class Decoder:
         """Read the messages of the schema `whole` as `plan`, which is made of some of its fields."""
         self.plan = plan
         if not whole.dictionaries:
-            # Most streams: nothing to keep track of, and nothing will be entered here.
+            # Most streams have no dictionaries, and nothing is ever added to these.
             self.known = self.needed = self.entries = NO_DICTIONARIES
             self.current = ()
             return 0
@@ -261,7 +261,7 @@ cdef class Decoder:
         return 0
 
     cdef Decoder part(self, object columns):
-        """What reads some of the columns of this one, as it does, and knows no dictionaries yet."""
+        """Return a decoder of some of the columns of this one, with the same options; it has no dictionaries yet."""
         cdef Decoder out = Decoder.__new__(Decoder)
         out.level, out.limits, out.columns = self.level, self.limits, columns
         out.use_threads, out.keep_stored, out.known = self.use_threads, self.keep_stored, self.known
@@ -280,13 +280,13 @@ cdef class Decoder:
         if fb_field(&message.root, Message_custom_metadata, 4):
             find_checksum(&message.root, Message_custom_metadata, &checksum)
             if checksum.text == NULL or not checksum.alone:
-                # Whatever is done with the batch, nothing goes along that may describe other rows then.
+                # Descriptions of rows are left out: they would be wrong when the batch is changed, and written again.
                 out.metadata_pairs = without_descriptions(read_pairs(&message.root, Message_custom_metadata))
         count_up(&self.num_record_batches, 1)
         return out
 
     cdef Columns stored(self, Message message, tuple dictionaries=None):
-        """What a writer has to know of a batch whose body it may pass on: decoded, or without validation located."""
+        """Return what a writer must know of a batch to pass its body on: decoded columns, or only located at "none"."""
         cdef Columns out
         if dictionaries is None:
             dictionaries = self.resolved()
@@ -304,7 +304,7 @@ cdef class Decoder:
     @cython.critical_section
     cdef int dictionary(self, const Envelope* message, const uint8_t* body, object body_owner, bint replaceable,
                         TakenDictionary* taken) except -1:
-        """Take in a DictionaryBatch; one of an id that is known replaces it only where that is allowed (streams)."""
+        """Decode a DictionaryBatch; it may replace a dictionary of the same id only if `replaceable` (in streams)."""
         cdef DictionaryPlan plan
         cdef Dictionary entry
         cdef Columns piece
@@ -337,7 +337,7 @@ cdef class Decoder:
             self.entries[key] = Dictionary.__new__(Dictionary)
             return 0
         piece = Columns.__new__(Columns)
-        # Nested indices are checked when the dictionaries below have arrived, in whatever order: `values_of`.
+        # `values_of` checks nested indices, when the dictionaries below have arrived, in whatever order.
         piece.owner = body_owner
         decode_columns(piece, plan.values, &data, message, body, self.level, &self.limits, self.use_threads)
         piece.dictionaries = (None,) * len(plan.values.dictionaries) if plan.values.dictionaries else ()
@@ -353,14 +353,14 @@ cdef class Decoder:
         return 0
 
     cdef bint needs_dictionary(self, const Envelope* message) except -1:
-        """Whether `dictionary` will read the body of this DictionaryBatch; also where it is one to refuse."""
+        """Whether `dictionary` will read the body of this DictionaryBatch; also true of one that it will refuse."""
         cdef int64_t id
         return (fb_i64(&message.header, DictionaryBatch_id, 0, &id) < 0 or id in self.needed
                 or id not in self.known)
 
     @cython.critical_section
     cdef int forget(self) except -1:
-        """Let go of all dictionaries, as if none had arrived."""
+        """Drop all dictionaries, as if none had arrived."""
         if self.entries:
             self.entries = {}
         self.current = None if self.known else ()
@@ -370,7 +370,7 @@ cdef class Decoder:
         return 0
 
     cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1:
-        """Put `piece` behind the values so far. Batches that hold earlier values keep those, in shared memory."""
+        """Append `piece` to the values so far. Batches keep the earlier values that they have; the memory is shared."""
         cdef int64_t nbytes = 0, length
         cdef int32_t i
         cdef ColumnsBuilder builder
@@ -386,13 +386,13 @@ cdef class Decoder:
         if entry.values is None:
             entry.values = piece
             return 0
-        # Where something fails, the values stay as they are, and the next piece begins with a copy of them.
+        # If something fails, the values stay as they are, and the next piece begins with a copy of them.
         builder, entry.builder = entry.builder, None
         if builder is None:
             builder = ColumnsBuilder(entry.values.plan)
             builder.append(entry.values)
             builder.dictionaries = adopted(builder.dictionaries, entry.values.dictionaries)
-            # Whoever copies the batches tells by this that the dictionary grew by deltas.
+            # A writer that copies the batches sees by this that the dictionary grew by deltas.
             builder.origin = DeltaOrigin()
             begin_deltas(builder, entry.values)
             if entry.resolved is not None:
@@ -405,7 +405,7 @@ cdef class Decoder:
         return 0
 
     cdef int widen_bounds(self, Dictionary entry, Columns piece) except -1:
-        """Remember the extreme nested indices: with them a changed inner dictionary is checked in no time."""
+        """Keep the least and greatest nested indices: they suffice to check against a changed inner dictionary."""
         cdef int64_t low, high
         cdef int32_t i
         if entry.bounds is None:
@@ -418,7 +418,7 @@ cdef class Decoder:
         return 0
 
     cdef tuple resolve(self, list wanted):
-        """The values of dictionaries as they stand; None where one has not arrived."""
+        """Return the present values of dictionaries; None for one that has not arrived."""
         cdef DictionaryPlan plan
         return tuple([self.values_of(plan) for plan in wanted])
 
@@ -480,7 +480,7 @@ def decode_messages(Message message, schema, list dictionaries, columns, validat
 
 
 def schema_of(Message message, limits):
-    """The `arrowipc.Schema` of a Schema message."""
+    """Return the `arrowipc.Schema` of a Schema message."""
     cdef Decoder decoder = new_decoder(None, "full", limits, False, True)
     if message.envelope.kind != MessageHeader_Schema:
         raise UsageError(f"expected a Schema message, found a {message.kind}")

@@ -1,9 +1,9 @@
-# From the extents that the walk found to columns that kernels can read.
+# Turns the extents that the walk found into columns that kernels can read.
 #
 # The order of the steps, which `normalise` keeps:
 #   walk (core) -> decompress -> check_sizes (core) -> swap_bytes -> align -> validate
-# Dictionaries' values are Columns too and take the same way. A step that makes new memory chains it to
-# `columns.owner`; after decompression the compressed body is let go of unless a buffer in it was stored raw.
+# The values of dictionaries are Columns too, and go through the same steps. A step that allocates memory adds it to
+# `columns.owner`; decompression releases the compressed body, unless a buffer in it was stored raw.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
@@ -32,8 +32,8 @@ ctypedef size_t (*encode_zstd_t)(void* context, void* target, size_t room, const
                                  int level) noexcept nogil
 
 cdef struct CodecFunctions:
-    # Of one codec in one direction, in the order of `FUNCTIONS`; NULL: those of the others, and all where no package
-    # exports what is needed.
+    # The functions of one codec in one direction, in the order of `FUNCTIONS`; those of the other codec and the other
+    # direction are NULL.
     is_error_t is_error
     error_name_t error_name
     create_lz4_t create_lz4     # liblz4 encodes without a context
@@ -43,8 +43,8 @@ cdef struct CodecFunctions:
     decode_lz4_t decode_lz4
     decode_block_t decode_block
     decode_zstd_t decode_zstd
-    frame_size_t most_zstd      # that frames can hold; ZSTD_CONTENTSIZE_ERROR: they are not whole
-    frame_size_t stated_zstd    # that they say they hold
+    frame_size_t most_zstd      # the most bytes that frames can hold; ZSTD_CONTENTSIZE_ERROR: they are incomplete
+    frame_size_t stated_zstd    # the bytes that frames say they hold
     bound_lz4_t bound_lz4
     encode_lz4_t encode_lz4
     bound_zstd_t bound_zstd
@@ -55,25 +55,25 @@ cdef struct CodecFunctions:
 cdef class CodecContext:
     """A codec's working memory, used by one thread at a time."""
     cdef void* state
-    cdef free_t free        # no reference to the pool, which refers to idle contexts
+    cdef free_t free        # not a reference to the pool, because that refers to idle contexts
 
 
 @cython.final
 cdef class CodecPool:
-    """How one codec decodes, or encodes at one level: C functions, with the contexts that are idle."""
+    """One codec that decodes, or encodes at one level: its C functions, and the contexts that are idle."""
     cdef int codec
     cdef int level          # of an encoder
     cdef CodecFunctions c
-    cdef dict addresses     # what `c` is made of
-    cdef list idle          # contexts, or callables, that nobody uses
-    # A context or a callable, for one thread until it is given back; None: nothing is needed. One that met an error
-    # is not given back: what a frame that failed leaves behind outlives a reset of LZ4's context.
+    cdef dict addresses     # of the functions in `c`, by name
+    cdef list idle          # contexts that nobody uses
+    # Take a context for one thread, and give it back. A context that met an error is not given back: resetting LZ4's
+    # context does not remove everything that a failed frame left in it.
     cdef CodecContext take(self)    # None: the codec needs no context
     cdef int give(self, CodecContext taken) except -1
 
 
-# The pool of a codec; raises UnsupportedError where its package is missing. Encoders of other levels than the default
-# one may be large: they end with their compressor.
+# Return the pool of encoders of a codec; raise UnsupportedError if its package is missing. Encoders of other levels
+# than the default one may be large: they are freed with their compressor.
 cdef CodecPool encoders(int codec, int level)
 
 
@@ -91,16 +91,17 @@ cdef struct DecompressJob:
     int32_t buffer
 
 
+# Replace the compressed buffers by their contents.
 cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1
-# Copy the buffers whose values are misaligned to multiples of 64; with `swap` all numbers, in reverse byte order.
+# Copy the buffers whose values are misaligned to multiples of 64; with `swap`, copy all numbers, their bytes reversed.
 cdef int align(Columns columns, bint swap) except -1
 
-# The same columns with every buffer copied into native byte order; for plans that keep the stored order.
+# Return the same columns with every buffer copied into native byte order; for plans that keep the stored order.
 cdef Columns native_copy(Columns columns)
 
 
 cdef inline int normalise(Columns columns, int codec, const LimitsData* limits, bint use_threads) except -1:
-    """Everything between the walk and `validate`; a raw, little-endian, aligned batch passes untouched."""
+    """Do everything between the walk and `validate`; a raw, little-endian, aligned batch stays as it is."""
     cdef Fault fault
     cdef const ColumnsData* d = &columns.d
     cdef uintptr_t address = 0
@@ -122,11 +123,11 @@ cdef enum Decoded:
     # How decoding without Python ends.
     DECODED = 0
     DECODE_ROOM         # it needs room for more data buffers of views
-    DECODE_CODEC        # nobody has looked for the codec yet: `prepare`
-    DECODE_BY_DECODER   # this is for a `Decoder`: it is broken, too much, or unusual, such as large enough for threads
+    DECODE_CODEC        # the codec has to be looked for first: `prepare`
+    DECODE_BY_DECODER   # a `Decoder` has to do it: it is broken, too large, or unusual, such as worth several threads
 
 cdef struct Scratch:
-    # Memory that only grows; what it holds is good until it is written again.
+    # Memory that only grows; its contents are valid until it is written again.
     uint8_t* data
     int64_t capacity
 
@@ -134,17 +135,17 @@ cdef struct Scratch:
 @cython.final
 cdef class Inflater:
     """Decompresses batch after batch as readers do, without the GIL."""
-    cdef list taken             # of each codec, its pool and a context; None: not to be had
+    cdef list taken             # for each codec, its pool and a context; None: the codec is missing
     cdef const CodecFunctions* functions[2]
     cdef void* states[2]
-    cdef bint[2] known          # False: not looked for, or the context is spoilt
+    cdef bint[2] known          # False: not looked for, or the context met an error
     cdef DecompressJob* jobs
     cdef int64_t room
-    cdef bint use_threads       # leave large bodies to the reader, who has some
+    cdef bint use_threads       # leave large bodies to the reader, which has threads
 
-    # With the GIL, once per codec.
+    # Look for a codec, once, with the GIL.
     cdef int prepare(self, int codec) except -1
-    # The extents of `d`, as the walk has left them, become readable; what is not raw lies in `scratch`. Decoded.
+    # Make the extents readable that the walk has found; compressed ones are decompressed to `scratch`. Return Decoded.
     cdef int inflate(self, ColumnsData* d, int codec, const LimitsData* limits, Scratch* scratch) noexcept nogil
 
 

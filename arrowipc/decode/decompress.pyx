@@ -1,4 +1,4 @@
-"""Makes a located body readable: decompressed, proven large enough, in native byte order, aligned."""
+"""Makes a located body readable: decompresses it, checks its sizes, reverses its byte order, aligns it."""
 
 cimport cython
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t, uintptr_t
@@ -21,11 +21,11 @@ from arrowipc.errors import FormatError, LimitError, UnsupportedError
 cdef enum:
     PREFIX = 8                      # bytes of the uncompressed length before each compressed buffer
     LZ4_EXPANSION = 255             # a byte of an LZ4 block yields at most this many
-    SPARE = 1 << 16                 # bytes that a buffer may always be larger than its length asks for
+    SPARE = 1 << 16                 # a buffer may always be so many bytes larger than its field's length requires
     LZ4_VERSION = 100               # LZ4F_VERSION
     WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
     WORTH_THREADS = 1 << 18         # bytes: below this, waking a thread costs more than it gives
-    MOST_IDLE = 16                  # contexts of a codec that wait for the next batch
+    MOST_IDLE = 16                  # how many idle contexts of a codec are kept for the next batches
     N_FUNCTIONS = 15                # of CodecFunctions
 
 cdef uint32_t LZ4_MAGIC = 0x184D2204
@@ -42,10 +42,10 @@ cdef enum Refusal:
     REFUSED_SHORT = 1       # no room for the prefix
     REFUSED_NEGATIVE
     REFUSED_EXPANSION       # LZ4 cannot hold that much in so little
-    REFUSED_KNOWN           # the length of the field asks for much less
+    REFUSED_KNOWN           # the length of the field requires much less
     REFUSED_TOTAL           # Limits.decompressed_bytes
     REFUSED_RATIO           # Limits.decompressed_ratio and _slack
-    REFUSED_FRAME           # the frame itself speaks against it
+    REFUSED_FRAME           # the frame itself contradicts it
 
 
 cdef enum Outcome:
@@ -57,7 +57,7 @@ cdef enum Outcome:
 
 
 cdef struct Ledger:
-    # Sums over the buffers of a batch, and the claim that was refused.
+    # Sums over the buffers of a batch, and why a claim was refused.
     int64_t stored
     int64_t claimed
     int64_t reserved        # claims rounded up to the alignment of buffers
@@ -67,7 +67,7 @@ cdef struct Ledger:
 
 
 cdef const char* check_lz4(const uint8_t* frame, int64_t size, int64_t claim) noexcept nogil:
-    """What speaks against an LZ4 frame of `claim` bytes, NULL when its header has nothing against it."""
+    """Return why an LZ4 frame cannot hold `claim` bytes, or NULL if nothing in its header is against it."""
     cdef uint8_t flags
     if size < 7 or load_u32(frame) != LZ4_MAGIC:
         return "not an LZ4 frame (legacy and skippable frames are not allowed)"
@@ -80,7 +80,7 @@ cdef const char* check_lz4(const uint8_t* frame, int64_t size, int64_t claim) no
 
 
 cdef const char* check_zstd(const CodecFunctions* c, const uint8_t* data, int64_t size, int64_t claim) noexcept nogil:
-    """The same for ZSTD frames, of which there may be several, one after the other to the very end."""
+    """Do the same for ZSTD frames; there may be several, one after the other, up to the end of the data."""
     cdef uint32_t magic = load_u32(data) if size >= 8 else 0
     cdef uint64_t most
     if magic != ZSTD_MAGIC and magic >> 4 != SKIPPABLE_MAGIC >> 4:
@@ -97,7 +97,7 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, const CodecFunctio
                const LimitsData* limits, Ledger* sums) noexcept nogil:
     """Read one prefix: a raw or empty buffer is done here, a compressed one becomes `job`.
 
-    `known` is the size that the field's length asks for (-1: depends on values). `c` is NULL where there is no codec.
+    `known` is the size that the field's length requires (-1: its values decide). `c` is NULL if the codec is missing.
     """
     cdef uint64_t stated
     job.stored = extent.size
@@ -125,7 +125,7 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, const CodecFunctio
         return REFUSED_EXPANSION
     if (0 <= known < INT64_MAX - SPARE and job.claim > known + SPARE
             and (job.claim - known - SPARE) // LZ4_EXPANSION > job.stored):
-        # Writers may leave slack behind a slice, and slack compresses; a bomb compresses better.
+        # Writers may leave unused bytes behind a slice, which compress well; a decompression bomb compresses better.
         return REFUSED_KNOWN
     if codec == CompressionType_LZ4_FRAME:
         sums.why = check_lz4(job.frame, job.stored, job.claim)
@@ -145,7 +145,7 @@ cdef int enter_all(ColumnsData* d, int codec, const CodecFunctions* c, Decompres
                    Ledger* sums) noexcept nogil:
     """Read all prefixes: raw and empty buffers are done, the others become jobs.
 
-    Not 0: a claim is refused, and the job at `sums.jobs` tells which buffer it was.
+    If a claim is refused, return Refusal (not 0); the job at `sums.jobs` tells which buffer it was.
     """
     cdef const FieldPlan* plan
     cdef int32_t f, k, n, extent
@@ -229,12 +229,12 @@ cdef class CodecPool:
         return 0
 
 
-# Found so far, per codec: decoders, and encoders at the default level.
+# The pools made so far: for each codec its decoders, and its encoders at the default level.
 pools = [None] * 4
 
 
 def forget_contexts():
-    """Free the contexts of codecs that nobody uses at the moment; returns how many."""
+    """Free the contexts of codecs that nobody uses at the moment; return how many."""
     cdef CodecPool pool
     cdef list idle = []
     for pool in pools:
@@ -264,7 +264,7 @@ cdef CodecPool encoders(int codec, int level):
 
 
 cdef void decode_zstd(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil:
-    """All frames of a job; their headers and sizes are known to be what `check_zstd` allows."""
+    """Decode all frames of a job; `check_zstd` has accepted their headers and sizes."""
     job.code = c.decode_zstd(state, job.target, job.claim, job.frame, job.stored)
     job.made = 0
     if c.is_error(job.code):
@@ -275,7 +275,7 @@ cdef void decode_zstd(const CodecFunctions* c, void* state, DecompressJob* job) 
 
 
 cdef inline uint8_t lz4_checksum(uint8_t flags, uint8_t size) noexcept nogil:
-    """The byte that closes a header of two bytes: the second one of their XXH32."""
+    """Return the byte that ends a frame header of two bytes: the second lowest byte of their XXH32."""
     cdef uint32_t h = <uint32_t> 374761393 + 2
     h += flags * <uint32_t> 374761393
     h = (h << 11 | h >> 21) * <uint32_t> 2654435761
@@ -287,7 +287,7 @@ cdef inline uint8_t lz4_checksum(uint8_t flags, uint8_t size) noexcept nogil:
 
 
 cdef bint decode_lz4_block(const CodecFunctions* c, DecompressJob* job) noexcept nogil:
-    """Decode a frame of one block without checksums at half the price; False: it has another shape, or is wrong."""
+    """Decode a frame of one block without checksums, in half the time; False: it has another shape, or is wrong."""
     cdef const uint8_t* frame = job.frame
     cdef int64_t stored = job.stored - 15, most
     cdef uint32_t word
@@ -368,7 +368,7 @@ cdef class DecompressJobs(Jobs):
 
 
 cdef int by_claim(const void* a, const void* b) noexcept nogil:
-    """The largest first: it must not be the one that is still decoded when all others are done."""
+    """Order jobs by size, the largest first: it must not still be in work when all others are done."""
     cdef int64_t left = (<const DecompressJob*> a).claim, right = (<const DecompressJob*> b).claim
     return (left < right) - (left > right)
 
@@ -386,7 +386,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
         work.pool = pool_of(codec, False)
         c = &work.pool.c
     except UnsupportedError:
-        pass    # told below, if a buffer is compressed
+        pass    # raised below, if a buffer is compressed
     refusal = enter_all(&columns.d, codec, c, work.jobs, limits, &sums)
     if refusal:
         raise refuse(columns, codec, refusal, &work.jobs[sums.jobs], &sums, limits)
@@ -418,7 +418,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
     return 0
 
 
-# -- decompression: refusals in words ------------------------------------------------------------------------
+# -- decompression: messages of refusals ---------------------------------------------------------------------
 
 
 cdef str codec_name(int codec):
@@ -430,7 +430,7 @@ cdef str place_name(Columns columns, const DecompressJob* job):
 
 
 cdef str hint(int codec, const DecompressJob* job):
-    """What a length of 0 in front of a ZSTD frame may come from (apache/arrow-java#1116)."""
+    """Say where a length of 0 before a ZSTD frame may come from (apache/arrow-java#1116)."""
     if job.claim or codec == CompressionType_LZ4_FRAME:
         return ""
     return (". Arrow Java up to 19.0.0 wrote a length of 0 before some buffers that are not empty: arrowipc.recover() "
@@ -439,7 +439,7 @@ cdef str hint(int codec, const DecompressJob* job):
 
 cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob* job, const Ledger* sums,
                    const LimitsData* limits):
-    """The exception for a claim that was not believed."""
+    """Return the exception for a claim that was refused."""
     cdef str place, claim, name = codec_name(codec)
     cdef int64_t length
     if refusal == REFUSED_RATIO:
@@ -469,7 +469,7 @@ cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob*
 
 
 cdef object broken(Columns columns, DecompressJobs work):
-    """The exception for a frame that does not hold what was claimed."""
+    """Return the exception for a frame that does not hold what was claimed."""
     cdef DecompressJob* job = &work.jobs[work.failed]
     cdef str why
     if job.outcome == BROKEN:
@@ -489,7 +489,7 @@ cdef object broken(Columns columns, DecompressJobs work):
 
 
 cdef inline int words_of(const FieldPlan* plan, int32_t buffer) noexcept nogil:
-    """Which words a buffer of a field is made of (Swap); SWAP_NONE for bits, bytes and type codes."""
+    """Return the words that a buffer of a field is made of (Swap); SWAP_NONE for bits, bytes and type codes."""
     cdef const BufferSpec* spec = &LAYOUTS[plan.layout].buffers[buffer]
     if spec.kind != BUFFER_FIXED and spec.kind != BUFFER_OFFSETS:
         return SWAP_NONE
@@ -499,7 +499,7 @@ cdef inline int words_of(const FieldPlan* plan, int32_t buffer) noexcept nogil:
 
 
 cdef inline uintptr_t words_alignment(int words) noexcept nogil:
-    """Bytes that consumers want an address of such words to be a multiple of."""
+    """Return the alignment that consumers require for such words."""
     if words == SWAP_NONE:
         return 1
     if words == SWAP_2:
@@ -508,7 +508,7 @@ cdef inline uintptr_t words_alignment(int words) noexcept nogil:
 
 
 cdef void swap_values(uint8_t* target, const uint8_t* source, int64_t size, int words) noexcept nogil:
-    """Copy values with their bytes reversed; a rest that is no whole value stays zero."""
+    """Copy values with their bytes reversed; the place of an incomplete last value is not written."""
     cdef int64_t i, k, per
     if words == SWAP_2:
         for i in range(size >> 1):
@@ -592,17 +592,17 @@ cdef Columns native_copy(Columns columns):
 
 # -- bodies in loops without Python ----------------------------------------------------------------------------------
 
-# Decompresses the bodies of many small messages without Python: one context, one block of memory for all of them.
+# `Inflater` decompresses the bodies of many small messages without Python, with one context and one block of memory.
 
 cdef enum:
     LINE = 64       # buffers begin at multiples of it, and the rest of their last line is zero
 
 
 cdef uint8_t* scratch_room(Scratch* scratch, int64_t size) noexcept nogil:
-    """At least `size` writable bytes, whatever they hold; NULL: no memory."""
+    """Return at least `size` writable bytes of undefined contents; NULL: no memory."""
     cdef int64_t capacity
     if size > scratch.capacity:
-        # Nothing in it is still needed: no copy.
+        # The old contents are not needed, so they are not copied.
         capacity = max(size, 2 * scratch.capacity)
         free(scratch.data)
         scratch.data = <uint8_t*> malloc(capacity)
@@ -625,7 +625,7 @@ cdef class Inflater:
         try:
             pool = pool_of(codec, False)
         except UnsupportedError:
-            return 0    # the reader says so
+            return 0    # the reader raises that
         context = pool.take()
         self.taken[codec] = pool, context
         self.functions[codec], self.states[codec] = &pool.c, context.state
@@ -657,7 +657,7 @@ cdef class Inflater:
             if job.claim & (LINE - 1):
                 memset(target - LINE, 0, LINE)
             if not decode_job(c, self.states[codec], job):
-                # What a frame that failed leaves behind outlives a reset of LZ4's context (the size that it stated).
+                # Resetting LZ4's context does not remove everything that a failed frame left in it (its stated size).
                 self.known[codec] = False
                 return DECODE_BY_DECODER
             d.extents[job.extent].data = job.target if job.claim else NULL

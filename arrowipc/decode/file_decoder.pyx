@@ -2,7 +2,7 @@
 
 The blocks are those of a file's footer, or of a stream's index.
 
-Columnar format, "IPC File Format". A driver asks where a block lies, brings its bytes, and gets a batch.
+Columnar format, "IPC File Format". A driver asks where a block lies, fetches its bytes, and gets a batch.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -42,10 +42,10 @@ NEAR = 1 << 16
 cdef int64_t FILE_HEAD = int.from_bytes(MAGIC + b"\0\0", "little")
 
 cdef enum:
-    ADDED_UP_AT_ONCE = 1000     # blocks: that is a matter of microseconds
+    ADDED_UP_AT_ONCE = 1000     # so many blocks are added up when a footer is opened: that takes microseconds
     MARKER_SIZE = 8             # the end marker, in front of the footer
-    HEADS_AHEAD = 8             # batches whose metadata is asked for before it is read
-    FREE_USES = 16              # of blocks of a larger footer, before its pages are all looked at
+    HEADS_AHEAD = 8             # how many batches ahead metadata is prefetched
+    FREE_USES = 16              # how many blocks of a larger footer are used before all its blocks are added up
     SMALLEST_MESSAGE = 40       # bytes
 
 
@@ -88,7 +88,7 @@ def footer_range(bytes head, bytes tail, int64_t size):
 
 
 cdef class Footer:
-    """The footer of a file, or what stands for one where a stream has an index; a block is checked when it is used."""
+    """The footer of a file, or the index of a stream in its place; a block is checked when it is used."""
 
     cdef object source
     cdef str name                       # what errors call it
@@ -98,11 +98,11 @@ cdef class Footer:
     cdef Vector dictionaries            # Block structs
     cdef Vector batches
     cdef int64_t end                    # where the footer begins in the file, and so where messages end
-    cdef int64_t uses                   # of blocks whose message was opened
+    cdef int64_t uses                   # how many times the message of a block was opened
     cdef bint is_added_up               # the blocks are no more bytes than a file can have
 
     cdef Block block(self, int64_t index, bint dictionary) except *:
-        """Block `index`: inside the bytes before the footer, and made of multiples of 8."""
+        """Return block `index`; it must lie inside the bytes before the footer, and be made of multiples of 8."""
         cdef const Vector* blocks = &self.dictionaries if dictionary else &self.batches
         cdef const uint8_t* entry
         cdef Block b
@@ -118,7 +118,7 @@ cdef class Footer:
                 or b.body_length > self.end - b.offset - b.metadata_length):
             raise FormatError(f"{self.name}: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, "
                               f"body {b.body_length}) does not lie in bytes 8..{self.end}")
-        # Readers of streams take any framing.
+        # The blocks of an index need no alignment: readers of streams accept any framing.
         if (b.offset | b.metadata_length | b.body_length) & 7 and self.name == "footer":
             raise FormatError(f"footer: {what} block {index} (offset {b.offset}, metadata {b.metadata_length}, body "
                               f"{b.body_length}) is not made of multiples of 8")
@@ -155,13 +155,13 @@ cdef Footer read_footer(Source source, int64_t end, const LimitsData* limits, bi
 
 
 cdef class BlockDecoder:
-    """Decodes the messages that blocks point at, whose bytes somebody else fetches."""
+    """Decodes the messages that blocks point at; the caller fetches their bytes."""
 
     cdef Footer footer
     cdef readonly Decoder decoder
     cdef LimitsData limits
     cdef int verify                     # see `Verify`
-    cdef readonly object damage         # with verify=None, what is wrong in front of the messages that are listed
+    cdef readonly object damage         # with verify=None, an error in the beginning of a file, before what is listed
 
     def __cinit__(self, *_, **__):
         if not isinstance(self, (FileDecoder, IndexedDecoder)):
@@ -181,7 +181,7 @@ cdef class BlockDecoder:
 
     @property
     def version(self):
-        """str: the footer's metadata version, "V4" or "V5"; "V1" and so on where it says that."""
+        """str: the footer's metadata version, "V4" or "V5"; "V1" and so on if the footer says so."""
         return f"V{self.footer.version + 1}"
 
     @property
@@ -196,7 +196,7 @@ cdef class BlockDecoder:
 
     @property
     def messages_end(self):
-        """int: the byte in front of which all messages end; the footer's first."""
+        """int: the first byte of the footer; all messages end before it."""
         return self.footer.end
 
     @property
@@ -264,14 +264,14 @@ cdef class BlockDecoder:
         return 0
 
     cpdef add_up(self):
-        """Refuse a footer whose blocks are far more bytes than the file; whoever goes through all of them asks."""
+        """Refuse a footer whose blocks are far more bytes than the file; callers that read all blocks call this."""
         if not self.footer.is_added_up:
             check_total(self.footer)
 
     def batch(self, int64_t index, source, int64_t at=0, tuple dictionaries=None):
         """Decode record batch `index`, whose metadata and body begin at byte `at` of `source`.
 
-        `dictionaries`: those that it sees, where an index tells. Of a file load them first, all and in order.
+        `dictionaries`: those that the batch uses, if an index says which. For a file, load all of them first, in order.
         """
         cdef Block block = self.footer.block(index, False)
         cdef Source held = source if isinstance(source, Source) else Source(source)
@@ -305,9 +305,9 @@ cdef class BlockDecoder:
         return self.decoder.batch(&message.envelope, message.body_bytes, message.body_owner)
 
     def load_dictionary(self, int64_t index, source, int64_t at=0):
-        """Take in dictionary batch `index`, whose metadata and body begin at byte `at` of `source`.
+        """Decode dictionary batch `index`, whose metadata and body begin at byte `at` of `source`.
 
-        The first one begins anew: an attempt before may have ended in the middle, for want of memory or by the source.
+        The first one drops all dictionaries: an earlier attempt may have failed in the middle (memory, or the source).
         """
         cdef Block block = self.footer.block(index, True)
         cdef Source held = source if isinstance(source, Source) else Source(source)
@@ -340,7 +340,7 @@ cdef class BlockDecoder:
             raise self._placed(error, "record batch", index, block.offset)
 
     def read_lengths(self, Source source not None):
-        """Return the rows of all batches as int64, from their metadata, which lies in `source` with all of the file."""
+        """Return the rows of all batches as int64, from their metadata; `source` has all bytes of the file."""
         cdef int64_t count = self.footer.batches.count, i = 0
         cdef Memory out = Memory(8 * count)
         cdef int64_t* lengths = <int64_t*> out.data
@@ -351,13 +351,13 @@ cdef class BlockDecoder:
                 i = read_heads(&self.footer.batches, i, source.data, min(source.size, self.footer.end), &self.limits,
                                lengths)
             if i < count:
-                # What is wrong with it is said there.
+                # `described` raises the right error, or reads an unusual message.
                 lengths[i] = self.described(i, source, self.footer.block(i, False).offset)[1]
                 i += 1
         return out
 
     def body_ranges(self, int64_t index, source):
-        """Return the stretches of the body that the projection reads: rising, with near ones joined."""
+        """Return the stretches of the body that the projection reads, in rising order; near ones are joined."""
         cdef Block block = self.footer.block(index, False)
         cdef Source held = Source(source)
         cdef Columns columns = Columns.__new__(Columns)
@@ -382,22 +382,22 @@ cdef class BlockDecoder:
         return joined
 
     def _placed(self, error, what, index, offset):
-        """The same error, saying which message it concerns."""
+        """Return the same error, which then says which message it concerns."""
         whole = "file" if isinstance(self, FileDecoder) else "stream"
         error.args = (f"{what} {index} (byte {offset} of the {whole}): {error}",)
         return error
 
 
 cdef class FileDecoder(BlockDecoder):
-    """Decodes an Arrow IPC file whose bytes somebody else fetches.
+    """Decodes an Arrow IPC file; the caller fetches its bytes.
 
-    `footer`: the table (see `footer_range`), at byte `start` of the file; or another FileDecoder, of whose columns
-    these are some. The keywords are those of `arrowipc.open_file`; the driver lets `check` see what `to_check` lists.
+    `footer`: the table (see `footer_range`), at byte `start` of the file; or another FileDecoder, some of whose columns
+    are read. The keywords are those of `arrowipc.open_file`. The caller passes the bytes in `to_check` to `check`.
     """
 
     cdef Checksum checksum              # of the end of the file
     cdef bint tail_right
-    # (start, stop) of bytes to `check`: with `verify` the end and the beginning, at "strict" what no block lists.
+    # (start, stop) of bytes to `check`: with `verify` the end and the beginning, at "strict" bytes that no block lists.
     cdef readonly list to_check
 
     def __cinit__(self, footer, int64_t start=0, *, columns=None, validate="full", limits=None, use_threads=True,
@@ -421,7 +421,7 @@ cdef class FileDecoder(BlockDecoder):
             self.list_ends()
 
     cdef int list_ends(self) except -1:
-        """Enter what lies outside of batches and dictionaries: from the end marker on, and before the first block."""
+        """Add the bytes outside of blocks to `to_check`: those from the end marker on, and before the first block."""
         cdef int64_t end = max(<int64_t> 0, self.footer.end - MARKER_SIZE), first = end
         cdef bint dictionary
         for dictionary in range(2):
@@ -432,7 +432,7 @@ cdef class FileDecoder(BlockDecoder):
         return 0
 
     cdef bint tail_agrees(self, Source tail) except -1:
-        """Compare the end of the file with its checksum; returns whether it has one. False where that may be a copy."""
+        """Compare the end of the file with its checksum; False: it has none, or a wrong one, perhaps a copied one."""
         cdef Source footer = self.footer.source
         cdef Checksum end = self.checksum
         end.text = NULL
@@ -446,7 +446,7 @@ cdef class FileDecoder(BlockDecoder):
         return True
 
     cdef int check_head(self, Source head) except -1:
-        """Compare the Schema message, which is behind the magic, with its checksum; what follows it is listed."""
+        """Compare the Schema message, which follows the magic, with its checksum; blocks list the bytes behind it."""
         cdef Checksum checksum
         cdef CutMessage cut
         cdef Envelope message
@@ -458,7 +458,7 @@ cdef class FileDecoder(BlockDecoder):
         if self.verify == VERIFY_THERE and not self.tail_right:
             if checksum.there:
                 raise FormatError("the Schema message has a checksum, and that of the end of the file is not right")
-            self.verify = VERIFY_NOTHING    # what batches or the footer may have was copied from another file
+            self.verify = VERIFY_NOTHING    # checksums of batches or of the footer were copied from another file
             return 0
         self.verify = VERIFY_ALL
         check_sum(&checksum, cut.metadata, cut.metadata_size, NULL, 0, 0, False)
@@ -467,7 +467,7 @@ cdef class FileDecoder(BlockDecoder):
         return 0
 
     def check(self, int64_t start, data):
-        """Check the bytes from `start` on, which are one of the pieces in `to_check`, in their order."""
+        """Check the bytes from `start` on: one of the pieces in `to_check`, which are checked in their order."""
         cdef Source source = Source(data)
         cdef bint keeps = self.verify == VERIFY_THERE and self.tail_right
         try:
@@ -482,10 +482,10 @@ cdef class FileDecoder(BlockDecoder):
                 error.args = (f"the {'end' if start else 'beginning'} of the file: {error}",)
             if start or not keeps:
                 raise
-            self.damage = error     # the footer has all that is needed
+            self.damage = error     # no reason to stop: the footer has all that is needed
 
     cdef int check_unlisted(self, int64_t start, Source source) except -1:
-        """Refuse bytes from `start` on, which are no block's, if a batch is in them."""
+        """Refuse the bytes from `start` on, which no block lists, if a batch or a dictionary is in them."""
         found = find_message(source, 0)
         while found is not None:
             if found[2].kind != "Schema":
@@ -499,7 +499,7 @@ cdef class FileDecoder(BlockDecoder):
 
 
 cdef int64_t blocks_before(const Vector* blocks, int64_t offset) noexcept nogil:
-    """How many blocks, whose offsets rise, begin before `offset`."""
+    """Count the blocks that begin before `offset`; their offsets rise."""
     cdef int64_t low = 0, high = blocks.count, middle
     while low < high:
         middle = (low + high) // 2
@@ -512,8 +512,7 @@ cdef int64_t blocks_before(const Vector* blocks, int64_t offset) noexcept nogil:
 
 cdef int64_t read_heads(const Vector* blocks, int64_t i, const uint8_t* file, int64_t end, const LimitsData* limits,
                         int64_t* lengths) noexcept nogil:
-    """Read the rows of batches from block `i` on; returns the first block that is not as it should be, or their number.
-    """
+    """Read the rows of batches from block `i` on; return the first block that is broken or unusual, or their number."""
     cdef const uint8_t* entry
     cdef const uint8_t* head
     cdef int64_t offset, size
@@ -525,7 +524,7 @@ cdef int64_t read_heads(const Vector* blocks, int64_t i, const uint8_t* file, in
         offset = load_i64(entry + Block_offset)
         size = load_i32(entry + Block_metaDataLength)
         if i + HEADS_AHEAD < blocks.count:
-            # They lie far apart.
+            # The messages lie far apart.
             prefetch(file + max(min(load_i64(entry + HEADS_AHEAD * Block_SIZE + Block_offset), end), <int64_t> 0))
         if offset & 7 or size & 7 or size < 16 or offset < 8 or not inside(offset, size, end):
             return i
@@ -543,7 +542,7 @@ cdef int64_t read_heads(const Vector* blocks, int64_t i, const uint8_t* file, in
 
 
 cdef int check_total(Footer footer) except -1:
-    """Blocks may repeat; a footer must not make a thousand files of one."""
+    """Refuse blocks that are more than twice the file: they may repeat, but must not make a thousand files of one."""
     cdef const Vector* blocks
     cdef const uint8_t* entry
     cdef int64_t i, body, total = 0, end = min(footer.end, <int64_t> 1 << 60)
@@ -563,7 +562,7 @@ cdef int check_total(Footer footer) except -1:
 
 
 cdef list check_listing(Footer footer, int64_t largest):
-    """Strict: no two blocks share bytes, and batches are in order; returns the gaps in which a batch may be."""
+    """For "strict": refuse blocks that share bytes, and batches out of order; return the gaps that may hold a batch."""
     cdef Block b
     cdef int64_t i, at = 8
     extents = []
@@ -594,22 +593,22 @@ cdef list check_listing(Footer footer, int64_t largest):
 
 # -- streams with an index -------------------------------------------------------------------------------------------
 
-#: Bytes of dictionaries that are kept for batches further back or ahead: the ones that deltas share count once.
+#: How many bytes of dictionaries are kept for other batches; bytes that deltas share count once.
 KEPT_DICTIONARIES = 1 << 26
 
 
 cdef class IndexedDecoder(BlockDecoder):
-    """Decodes the batches of a stream in any order; each sees the dictionaries as they stand in front of it.
+    """Decodes the batches of a stream in any order, each with the dictionaries that precede it in the stream.
 
-    `index` is complete. `stream` has read the schema; this object takes over what it decodes, and how.
+    `index` is complete. `stream` has read the schema; this object takes over its decoder, with columns and options.
     """
 
     cdef StreamIndex index
     cdef dict messages          # id of a dictionary -> the numbers of its DictionaryBatch messages, rising
-    cdef dict kept              # number of such a message -> the Dictionary as that message left it
+    cdef dict kept              # number of such a message -> the Dictionary after that message
     cdef int64_t kept_bytes
-    cdef int64_t epoch          # DictionaryBatch messages in front of the batch that was decoded last; -1: none was
-    cdef tuple at_epoch         # the dictionaries that it saw
+    cdef int64_t epoch          # DictionaryBatch messages before the batch that was decoded last; -1: none was decoded
+    cdef tuple at_epoch         # the dictionaries of that batch
 
     def __cinit__(self, StreamIndex index not None, StreamDecoder stream not None):
         cdef int64_t i
@@ -657,7 +656,7 @@ cdef class IndexedDecoder(BlockDecoder):
         return IndexedDecoder(self.index, stream)
 
     def batch(self, int64_t index, source, int64_t at=0, tuple dictionaries=None):
-        """Decode record batch `index`, as `BlockDecoder.batch`; it has as many rows as the index says."""
+        """Decode record batch `index` as `BlockDecoder.batch` does; it must have as many rows as the index says."""
         cdef RecordBatch out = BlockDecoder.batch(self, index, source, at, dictionaries)
         cdef int64_t rows = load_i64(self.index.lengths.data + 8 * index)
         if out.d.length != rows:
@@ -670,7 +669,7 @@ cdef class IndexedDecoder(BlockDecoder):
         return bool(self.decoder.needed)
 
     cdef list ends(self, int64_t i):
-        """The last message of each dictionary in front of batch `i`, as (id, its place among those of this id)."""
+        """Return the last message of each dictionary before batch `i`, as (id, its place among those of this id)."""
         cdef int64_t epoch = load_i64(self.index.epochs.data + 8 * i)
         from bisect import bisect_left
 
@@ -679,7 +678,7 @@ cdef class IndexedDecoder(BlockDecoder):
     def missing(self, int64_t i):
         """Return the DictionaryBatch messages to load before `dictionaries_at(i)`, in order."""
         while self.kept_bytes > KEPT_DICTIONARIES and self.kept:
-            # What was kept longest makes room.
+            # Drop the dictionary that was kept longest.
             self.kept_bytes -= (<Dictionary> self.kept.pop(next(iter(self.kept)))).piece_bytes
         wanted = []
         for id, place in self.ends(i):
@@ -693,9 +692,9 @@ cdef class IndexedDecoder(BlockDecoder):
         return wanted
 
     def load_dictionary(self, int64_t index, source, int64_t at=0):
-        """Take in DictionaryBatch message `index`, whose metadata and body begin at byte `at` of `source`.
+        """Decode DictionaryBatch message `index`, whose metadata and body begin at byte `at` of `source`.
 
-        One that `missing` named, in its order.
+        Load the messages that `missing` names, in that order.
         """
         cdef Block block = self.footer.block(index, True)
         cdef Source held = source if isinstance(source, Source) else Source(source)
@@ -725,7 +724,7 @@ cdef class IndexedDecoder(BlockDecoder):
         self.kept_bytes += entry.piece_bytes
 
     def dictionaries_at(self, int64_t i):
-        """Return the dictionaries that batch `i` sees, once all that `missing` names are loaded."""
+        """Return the dictionaries of batch `i`; all messages that `missing` names have been loaded."""
         cdef Decoder decoder = self.decoder
         cdef int64_t epoch
         if not decoder.needed:

@@ -1,4 +1,4 @@
-"""Framing: chunks of input in, whole encapsulated messages (prefix, metadata, body) out, without any I/O.
+"""Framing: cuts chunks of input into whole encapsulated messages (prefix, metadata, body), without any I/O.
 
 Columnar format, "Encapsulated message format": a continuation marker ``FFFFFFFF`` (absent before Arrow 0.15),
 the metadata's size as int32, the metadata, and `Message.bodyLength` bytes of body. A size of 0 ends the stream.
@@ -41,7 +41,7 @@ cdef enum State:
 
 cdef enum:
     LARGE_SCHEMA = 1 << 23
-    WORTH_LETTING_GO = 1 << 15  # bytes: a copy that others may run beside
+    WORTH_LETTING_GO = 1 << 15  # bytes: from this size on, a copy releases the GIL
     CACHE_LINE = 64
     LINES_AHEAD = 12            # a prefix and the metadata of about ten columns; 18 were slower
 
@@ -101,7 +101,7 @@ cdef class Framer:
 
     @property
     def bytes_needed(self):
-        """int: how many more bytes complete the piece at hand (0 after the end); reading more is allowed."""
+        """int: how many more bytes complete the current piece (0 after the end); reading more is allowed."""
         if self.state == STATE_END:
             return 0
         with cython.critical_section(self):
@@ -111,7 +111,7 @@ cdef class Framer:
 
     @property
     def bytes_fed(self):
-        """int: bytes of the input so far, those of a message that is not whole yet included."""
+        """int: bytes of the input so far, including those of an incomplete message."""
         return self.bytes_consumed + self._unread() + (self.partial.size if self.partial is not None else 0)
 
     cdef int64_t _unread(self) noexcept:
@@ -143,7 +143,7 @@ cdef class Framer:
         if self.state == STATE_END:
             raise UsageError("get_buffer() after the end of the stream")
         if self.partial is None:
-            # The last message is not held any longer than by those who took it: its memory may be the next one's.
+            # Release the last message: unless somebody else holds it, its memory can be reused for the next one.
             self.piece_owner = self.body_owner = None
             self.partial = Memory()
         held = self.partial.size
@@ -166,18 +166,18 @@ cdef class Framer:
         return 0
 
     def pump(self, read, source):
-        """Let ``read(source, buffer)`` bring some of the bytes that are needed next; 0 of them: the input is over."""
+        """Call ``read(source, buffer)`` for some of the bytes that are needed next; 0 bytes: the input is over."""
         self.occupy()
         try:
             if (self._unread() or self.state == STATE_END
                     or (self.partial is not None and self.partial.size >= self.wanted)):
-                return      # another thread brought it meanwhile
+                return      # another thread has read them meanwhile
             with self._lend() as buffer:
                 count = read(source, buffer)
             if count:
                 self._filled(count)
         except ValueError:
-            self.check_usable()     # what it read from was closed meanwhile, by `release` and its caller
+            self.check_usable()     # if the source was closed meanwhile, by `release` and its caller, say so
             raise
         finally:
             self.vacate()
@@ -185,20 +185,20 @@ cdef class Framer:
             self.finish()
 
     def apart(self, call):
-        """Return what ``call()`` returns, which moves the source; meanwhile nobody else may use this reader."""
+        """Return the result of ``call()``, which moves the source; meanwhile nobody else may use this reader."""
         with cython.critical_section(self):
             self.check_idle()
             self.busy = True
         try:
             return call()
         except ValueError:
-            self.check_usable()     # the source was closed meanwhile, by `release` and its caller
+            self.check_usable()     # if the source was closed meanwhile, say so
             raise
         finally:
             self.vacate()
 
     def finish(self):
-        """Say that the input is over, a TruncatedError inside a message; unread messages can still be taken."""
+        """Say that the input is over: inside a message, a TruncatedError. Unread messages can still be taken."""
         self.occupy()
         try:
             self.last = True
@@ -220,7 +220,7 @@ cdef class Framer:
         reason = "an error ended it while it was reading, and bytes may be lost with that"
         self.fail(reason)
         self.release()
-        self.fail(f"{reason}: {error!r}")   # whose own words may fail
+        self.fail(f"{reason}: {error!r}")   # after the rest, because `repr` may fail
 
     @cython.critical_section
     cdef int fail(self, str reason) except -1:
@@ -229,9 +229,9 @@ cdef class Framer:
 
     @cython.critical_section
     def release(self):
-        """Let go of the input; what was made of it stays valid, and nothing more can be read.
+        """Release the input: nothing more can be read, and what was made of it stays valid.
 
-        A call that is under way in another thread comes to its end first, and the input stays until then.
+        If a call is under way in another thread, the input is released when that call ends.
         """
         if self.failure is None:
             self.failure = "it was closed"
@@ -255,7 +255,7 @@ cdef class Framer:
         return 0
 
     cdef int poison(self, object error) except -1:
-        """Remember `error`, say in it which message it concerns, and let go of the input (`vacate` does, if busy)."""
+        """Keep `error`, say in it which message it concerns, and release the input (if busy, `vacate` does that)."""
         if isinstance(error, ArrowIpcError) and self.number:
             kind = f" ({kind_name(self.envelope.kind)})" if self.kind_known else ""
             error.args = (f"message {self.number}{kind}: {error}",)
@@ -274,7 +274,7 @@ cdef class Framer:
                              f"and {have:,} are there{advice}")
 
     cdef int take(self, int64_t size) except -1:
-        """1: `piece` points at `size` bytes in one stretch; 0: more input is needed."""
+        """Point `piece` at the next `size` bytes, in one stretch, and return 1; or return 0: more input is needed."""
         cdef int64_t available, held
         self.wanted = size
         if size == 0:
@@ -382,7 +382,7 @@ cdef class Framer:
         return True
 
     cdef int advance(self) except -1:
-        """Go to the next message: see Frame for what the result means. One that closes a stream is passed."""
+        """Go to the next message and return Frame; a message that only closes the stream is skipped."""
         cdef int found = FRAME_MESSAGE if self.cut() else self.next_frame()
         while (found == FRAME_MESSAGE and (self.verify or fb_field(&self.envelope.root, Message_custom_metadata, 4))
                and self.passes(self.num_messages - 1)):
@@ -397,9 +397,9 @@ cdef class Framer:
                 and (self.verify == VERIFY_ALL or self.verify == VERIFY_THERE and self.has_sums))
 
     cdef bint passes(self, int64_t number) except -1:
-        """Compare the message at hand with its checksum, if that is wanted; returns whether it only closes the stream.
+        """Compare the current message with its checksum if that is wanted; return whether it only closes the stream.
 
-        `number`: of the message in its source, from 0; -1: nobody knows.
+        `number`: of the message in its source, from 0; -1: unknown.
         """
         cdef Checksum checksum
         find_checksum(&self.envelope.root, Message_custom_metadata, &checksum)
@@ -418,7 +418,7 @@ cdef class Framer:
         return self.closed
 
     cdef int next_frame(self) except -1:
-        """Go to the next message piece by piece, also where its bytes have not all come yet."""
+        """Go to the next message piece by piece, also if not all of its bytes have come yet."""
         cdef Fault fault
         cdef int found
         if self.state <= STATE_SIZE:
@@ -452,11 +452,11 @@ cdef class Framer:
 
     @cython.final
     cdef void prefetch_next(self) noexcept:
-        """Ask for the cache lines of metadata that is read soon, which is cold, while this message is decoded.
+        """Prefetch metadata that is read soon, and is not in the caches, while this message is decoded.
 
-        Where messages are equally long, those of the next one were asked for with this one, and now it is the
-        turn of the one behind it: memory takes longer than one message. Iterating 10 columns x 100 rows went
-        from 280 to 200 ns per batch by asking, and beyond the caches from 303 to 270 by asking that early.
+        If messages are equally long, that of the next one was prefetched together with this one; then prefetch
+        that of the message behind it, because memory takes longer than one message. Iterating 10 columns x 100 rows
+        went from 280 to 200 ns per batch by prefetching, and beyond the caches from 303 to 270 by doing it that early.
         """
         cdef int line
         cdef int64_t ahead = self.at, stride = self.at - self.began
@@ -486,7 +486,7 @@ cdef class Framer:
 
 
 cdef int refuse_foreign(Framer framer) except -1:
-    """Say what the input is, if its first bytes tell: `piece` has four of them, the chunk perhaps more."""
+    """Raise an error that names the input's format, if its first bytes tell: four in `piece`, more in the chunk."""
     from arrowipc.metadata.file_signatures import HEAD, foreign
 
     cdef int64_t size = 4
@@ -499,7 +499,7 @@ cdef int refuse_foreign(Framer framer) except -1:
 
 
 cdef class _Loan:
-    # Writable memory behind what `partial` holds; blocks its growth while a view lives.
+    # Writable memory behind the bytes in use of `partial`, which cannot grow as long as a view of it exists.
     cdef Memory memory
     cdef int64_t start, size
 
@@ -509,7 +509,7 @@ cdef class _Loan:
         self.size = size
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        # Views keep this object: who makes another one of it must not get what lies behind the memory.
+        # Views keep this object alive: refuse a new view of it after the memory was filled.
         if self.memory.size != self.start:
             raise BufferError("this memory was filled: get_buffer() lends more")
         export_bytes(self, view, self.memory.data + self.start, self.size, True, flags)
@@ -520,7 +520,7 @@ cdef class _Loan:
 
 
 cdef Message take_message(Framer framer):
-    """The framer's current message as an object of its own."""
+    """Return the framer's current message as an object of its own."""
     cdef Message message = Message.__new__(Message)
     message.envelope = framer.envelope
     message.metadata_bytes = framer.metadata
@@ -538,7 +538,7 @@ cdef class Pieces:
 
 cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const BodyPart* parts, int32_t n_parts,
                          int64_t alignment, object owners):
-    """A message that was just encoded: its metadata is copied, its body stays where its parts are."""
+    """Return a message that was just encoded: its metadata is copied, its body stays where its parts are."""
     cdef Message message = Message.__new__(Message)
     cdef Pieces pieces = Pieces.__new__(Pieces)
     cdef Fault fault
@@ -561,7 +561,7 @@ cdef Message new_message(const uint8_t* metadata, int64_t metadata_size, const B
 
 
 cdef Message open_apart(object metadata, object body, object limits):
-    """A message whose metadata and body came apart, whatever the one says about the length of the other.
+    """Return the message of metadata and a body that came separately; their lengths may contradict each other.
 
     An encapsulated message's prefix in front of the metadata is skipped.
     """
@@ -585,13 +585,13 @@ cdef Message open_apart(object metadata, object body, object limits):
 
 
 def message_kind(metadata, limits=None):
-    """Return what `Message.kind` will say of metadata whose body has not come yet, and how long that body is."""
+    """Return the kind of a message whose body has not come yet (as `Message.kind`), and how long that body is."""
     cdef Message message = open_apart(metadata, b"", limits)
     return kind_name(message.envelope.kind), message.envelope.body_length
 
 
 def message_of(metadata, body=None, limits=None):
-    """Return the `Message` of metadata and a body that came apart from each other, without copying them.
+    """Return the `Message` of metadata and a body that came separately, without copying them.
 
     A prefix in front of the metadata is skipped. The body has the length that the metadata says; zeros at its end that
     only fill up to a multiple of 64 may be missing.
@@ -671,7 +671,7 @@ cdef class Message:
     @property
     def body(self):
         """memoryview: the body, `body_length` bytes; a body in pieces is put together the first time."""
-        self.join()     # once: what is read here does not change afterwards
+        self.join()     # after the first call, the fields below do not change any more
         return window(self.body_bytes, self.envelope.body_length, self.body_owner)
 
     @property
@@ -703,7 +703,7 @@ cdef class Message:
 
     @cython.critical_section
     cdef Pieces in_pieces(self):
-        """The body's pieces, held: another thread may put it together; None: it is in one stretch."""
+        """Return the body's pieces, which another thread may join meanwhile; None: the body is in one stretch."""
         return self.pieces
 
     @cython.critical_section
@@ -735,7 +735,7 @@ cdef class Message:
             if view.len < self.envelope.body_length:
                 raise UsageError(f"the body has {self.envelope.body_length:,} bytes, the target {view.len:,}")
             out = <uint8_t*> view.buf
-            # Held: another thread may put the body together meanwhile.
+            # Keep references to all: another thread may put the body together meanwhile.
             with cython.critical_section(self):
                 pieces, owner, body = self.pieces, self.body_owner, self.body_bytes
             with nogil:
@@ -748,7 +748,7 @@ cdef class Message:
 
     @property
     def stretches(self):
-        """list of memoryview: the body as it goes out, padding included, to be sent one behind the other."""
+        """list of memoryview: the body as it is sent, with padding, in pieces to be sent one after the other."""
         cdef const BodyPart* part
         cdef int64_t pad
         cdef int32_t i
@@ -781,7 +781,7 @@ cdef class Message:
         at = <uint8_t*> <char*> out
         memset(at, 0xFF, 4)
         memcpy(at + 4, &size, 4)
-        if self.metadata_size:  # none if it was made by __new__ alone
+        if self.metadata_size:  # 0 if the message was made by __new__ alone
             memcpy(at + 8, self.metadata_bytes, self.metadata_size)
         memset(at + head, 0, pad)
         at += head + pad
@@ -790,7 +790,7 @@ cdef class Message:
         elif body:
             memcpy(at, self.body_bytes, body)
         if pad:
-            sign_alone(at - size, size, at, body)     # the padding counts
+            sign_alone(at - size, size, at, body)     # the checksum includes the padding
         return out
 
     def serialize_to(self, sink, alignment=8):
@@ -800,10 +800,10 @@ cdef class Message:
         sink.write(self.serialize(alignment))
 
     def equals(self, other):
-        """Whether `other` is a message of the same bytes, of this library or of pyarrow."""
+        """Whether `other`, a message of this library or of pyarrow, has the same bytes."""
         if not hasattr(other, "metadata") or not hasattr(other, "body"):
             return False
-        # Views of bytes: pyarrow's are of signed ones.
+        # Cast to unsigned bytes: pyarrow's views are of signed ones.
         return (self.metadata == memoryview(other.metadata).cast("B")
                 and self.body == memoryview(b"" if other.body is None else other.body).cast("B"))
 
@@ -814,7 +814,7 @@ cdef class Message:
 
 
 cdef object stored_piece(const BodyPart* part, object owner):
-    """A part as one stretch: a compressed buffer is copied together with its prefix."""
+    """Return a part in one stretch: a compressed buffer is copied together with its prefix."""
     cdef bytes joined
     if not part.prefixed:
         return window(part.data, part.size, owner)
@@ -839,8 +839,8 @@ cdef int find_batch(Message message, BatchHeader* header) except -1:
 
 
 def survey(Message message not None):
-    """What a message with a sound RecordBatch table claims, else None: its rows, the bytes of the body that buffers
-    take, those without compression, and the codec (-1: none).
+    """Return what a RecordBatch table claims, or None if it is broken: its rows, the bytes of the body that buffers
+    take, the bytes that they take without compression, and the codec (-1: none).
     """
     cdef int64_t offset, size, used = 0
     inflated = 0
@@ -881,7 +881,7 @@ cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* lim
 
 
 def checksum_of(Message message not None, bint verified=False):
-    """The checksum of a message: its number, whether it only closes a stream, and its CRC. None: it has no checksum.
+    """Return the checksum of a message: its number, whether it only closes a stream, and its CRC; None: it has none.
 
     `verified`: also None if the CRC is not that of the message.
     """
@@ -899,7 +899,7 @@ def checksum_of(Message message not None, bint verified=False):
 
 
 def changed_in_body(Message message not None):
-    """Return which byte of the body has one changed bit, where that explains a wrong checksum; None: nothing does."""
+    """Return the byte of the body in which one changed bit would explain a wrong checksum; None: there is none."""
     cdef Checksum checksum
     cdef int64_t at = -1
     message.join()
@@ -911,7 +911,7 @@ def changed_in_body(Message message not None):
 
 
 def outline(Message message not None):
-    """What the metadata of a RecordBatch or DictionaryBatch message says; None for another one.
+    """Return what the metadata of a RecordBatch or DictionaryBatch message says; None for other kinds.
 
     Rows, codec (-1: none), dictionary id (None: a RecordBatch), whether it is a delta, (length, null count) of each
     node, (offset, length) of each buffer, the counts of variadic buffers.

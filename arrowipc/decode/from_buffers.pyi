@@ -1,4 +1,4 @@
-"""Batches and arrays of buffers that somebody gives, which are proven as those of a message are."""
+"""Batches and arrays of buffers that a caller gives, which are validated as those of a message are."""
 
 from collections.abc import Iterable
 from typing import Literal, SupportsIndex

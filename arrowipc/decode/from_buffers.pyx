@@ -1,4 +1,4 @@
-"""Batches and arrays of buffers that somebody gives, which are proven as those of a message are."""
+"""Batches and arrays of buffers that a caller gives, which are validated as those of a message are."""
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uintptr_t
 
@@ -23,8 +23,8 @@ from arrowipc.schemas import Schema
 def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_metadata, level, limits):
     """See `RecordBatch.from_buffers`.
 
-    The batch is a message whose body is all memory: a buffer's offset in it is its address. So the walk checks nodes
-    and counts as it does those of a message, and what comes after it is the same.
+    The batch is treated as a message whose body is the whole memory: a buffer's offset is its address. So the walk
+    checks nodes and counts as it does those of a message, and all later steps are the same.
     """
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
     cdef int proof = level_of(level)
@@ -33,7 +33,7 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_
     cdef Plan plan
     cdef Source source
     cdef bytes table
-    # Lists of our own: what a caller gives may be read once only, or lie about its length.
+    # Make lists: the caller's iterables may allow only one pass, or lie about their lengths.
     nodes, buffers = items_of("nodes", nodes), items_of("buffers", buffers)
     variadic, dictionaries = items_of("variadic", variadic), items_of("dictionaries", dictionaries)
     limits_data(limits, &bounds)
@@ -87,7 +87,7 @@ cdef bint is_view(object kind) except -1:
 
 
 cdef int add_parts(Array array, list nodes, list buffers, list variadic, list dictionaries) except -1:
-    """Append what `from_buffers` takes of an array: of it and of all below it, in pre-order."""
+    """Append the arguments of `from_buffers` for an array and all its children, in pre-order."""
     if array.offset:
         array = array.take(range(array.length))
     own = array.buffers()
@@ -108,7 +108,7 @@ def prove(Columns columns not None):
 
 
 cdef int validate_whole(Columns columns, int level) except -1:
-    """`validate`, dictionaries included: they come from arrays of which nothing may be proven."""
+    """Validate columns and their dictionaries, which come from arrays that may not have been validated."""
     for dictionary in columns.dictionaries:
         if dictionary is not None:
             validate_whole(dictionary, level)
@@ -116,7 +116,7 @@ cdef int validate_whole(Columns columns, int level) except -1:
 
 
 cdef bytes packed(object length, object nodes, list places, object variadic):
-    """The length, then FieldNode structs, Buffer structs and variadic counts, as a message holds them."""
+    """Return the length, then FieldNode structs, Buffer structs and variadic counts, as a message holds them."""
     from array import array
 
     pairs = [*nodes, *places]
@@ -129,7 +129,7 @@ cdef bytes packed(object length, object nodes, list places, object variadic):
 
 
 cdef int check_numbers(Plan plan, object nodes, object buffers, object variadic, object dictionaries) except -1:
-    """Whether there is as much of everything as the plan asks for."""
+    """Check that there are as many nodes, buffers, counts and dictionaries as the plan requires."""
     cdef int32_t i
     cdef int64_t encoded = 0
     for i in range(plan.d.n_fields):
@@ -143,7 +143,7 @@ cdef int check_numbers(Plan plan, object nodes, object buffers, object variadic,
 
 
 cdef tuple given_dictionaries(Plan plan, list arrays, const LimitsData* limits):
-    """The dictionaries of a plan, from the arrays that a caller has for its encoded fields."""
+    """Return the dictionaries of a plan, made of the arrays that a caller gives for its encoded fields."""
     cdef DictionaryPlan dictionary
     cdef Columns values
     cdef Array array

@@ -46,7 +46,7 @@ cdef enum:
     COLUMN_SIZE = 32
     PADDED_SINCE = 2
 
-# By PrimitiveArray.type. Its numbers 13 to 16 were never written: TypeMetadata says what they would.
+# By PrimitiveArray.type. Its numbers 13 to 16 were never written: TypeMetadata was used instead.
 PRIMITIVES = (
     types.bool_(), types.int8(), types.int16(), types.int32(), types.int64(), types.uint8(), types.uint16(),
     types.uint32(), types.uint64(), types.float32(), types.float64(), types.utf8(), types.binary(), None, None, None,
@@ -82,7 +82,7 @@ cdef class FeatherFile:
         return found
 
     cdef tuple array(self, const Table* table, object limits):
-        """The type, node and buffers of a PrimitiveArray."""
+        """Return the type, node and buffers of a PrimitiveArray."""
         cdef int kind, encoding
         cdef int64_t offset, length, nulls, size, at, stop
         self.check(fb_u8(table, PrimitiveArray_type, 0, &kind), "PrimitiveArray.type")
@@ -115,7 +115,7 @@ cdef class FeatherFile:
         return primitive, (length, nulls), [*parts, self.source.part(at, stop - at)]
 
     cdef tuple column(self, const Table* table, object limits):
-        """The field, node, buffers and dictionary of a Column."""
+        """Return the type, node, buffers and dictionary of a Column."""
         cdef Table values, metadata, levels
         cdef int kind, ordered, unit
         self.check(fb_table(table, Column_values, &values), "Column.values", True)
@@ -148,14 +148,14 @@ cdef class FeatherFile:
         return type, node, buffers, dictionary
 
     cdef object stored_as(self, stored, expected, logical):
-        """The logical type, whose values must be stored as those of another."""
+        """Return the logical type; refuse it unless its values are stored as those of the type `expected`."""
         if stored != expected:
             raise FormatError(f"Feather V1: {logical} is stored as {expected}, found {stored}")
         return logical
 
 
 def batch_of(data, limits):
-    """All rows of a Feather V1 file (bytes-like) as one batch, which points into it and is validated."""
+    """Return all rows of a Feather V1 file (bytes-like) as one batch, which points into it and is validated."""
     cdef FeatherFile file = FeatherFile.__new__(FeatherFile)
     cdef Table table
     cdef Vector columns

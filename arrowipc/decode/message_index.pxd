@@ -9,7 +9,7 @@ cdef class StreamIndex:
     cdef LimitsData limits
     cdef readonly int64_t size      # bytes of the stream
     cdef readonly int64_t next      # where the first message begins that is not in the index
-    cdef readonly bint complete     # there is none
+    cdef readonly bint complete     # there is no such message
     cdef readonly bint closed       # its last message closes a stream with checksums
     cdef int64_t stride             # bytes of the last message, and of its prefix and metadata
     cdef int64_t head

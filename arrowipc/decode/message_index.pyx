@@ -1,4 +1,4 @@
-"""Where messages lie: the index of a stream, and messages in the middle of bytes that may be anything."""
+"""Finds messages: all of a stream (its index), and messages in the middle of arbitrary bytes."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr
@@ -27,10 +27,10 @@ cdef enum Scanned:
     SCAN_ROWS           # ... is a RecordBatch of a negative number of rows, or of too many
 
 cdef enum:
-    MOST_ZEROS = 1 << 16    # bytes in front of a file's first message
-    ROOM_AT_ONCE = 1024     # entries of an index
-    WIDE_WINDOW = 8         # times `near`: read at once where messages are shorter than `near`
-    SPARE_HEAD = 64         # bytes beyond those of the last head, where only heads are read
+    MOST_ZEROS = 1 << 16    # how many zeros before a file's first message are skipped
+    ROOM_AT_ONCE = 1024     # how many entries, at least, the lists of an index grow by
+    WIDE_WINDOW = 8         # times `near`: how much is read at once if messages are shorter than `near`
+    SPARE_HEAD = 64         # bytes that are read beyond the size of the last head, if only heads are read
 
 
 cdef inline void put_number(Memory numbers, int64_t number) noexcept nogil:
@@ -39,7 +39,7 @@ cdef inline void put_number(Memory numbers, int64_t number) noexcept nogil:
 
 
 cdef int scan_messages(StreamIndex index, const uint8_t* data, int64_t start, int64_t size) noexcept nogil:
-    """Enter the messages whose prefix and metadata lie in `size` bytes, which are those of the stream from `start`."""
+    """Add the messages whose prefix and metadata lie in `size` bytes of the stream, from its byte `start` on."""
     cdef CutMessage cut
     cdef Envelope message
     cdef Checksum checksum
@@ -116,9 +116,9 @@ cdef bint hopeful(const uint8_t* data, int64_t size, StreamIndex index) noexcept
 
 
 cdef class StreamIndex:
-    """Where the messages of a stream lie, found by their prefixes and metadata alone: bodies are stepped over.
+    """Where the messages of a stream lie, found by their prefixes and metadata alone: bodies are skipped.
 
-    Columnar format, "IPC Streaming Format". What it enters is framed and lies in the stream; nothing more is known.
+    Columnar format, "IPC Streaming Format". Messages in it are framed and lie in the stream; nothing else is checked.
     The first message behind the Schema message begins at `start`, the stream has `size` bytes.
     """
 
@@ -139,7 +139,7 @@ cdef class StreamIndex:
         return self.next, min(max(length, self.head), self.size - self.next)
 
     def scan(self, window, int64_t start):
-        """Enter the messages whose prefix and metadata lie in `window`, the bytes of the stream from `start` on."""
+        """Add the messages whose prefix and metadata lie in `window`, the bytes of the stream from `start` on."""
         cdef Source source = window if isinstance(window, Source) else Source(window)
         cdef int found
         if not 0 <= start <= self.next:
@@ -157,7 +157,7 @@ cdef class StreamIndex:
                 self.raise_broken(source, start, found)
 
     def make_room(self):
-        """Let every list have room for more entries."""
+        """Make room for more entries in every list."""
         cdef int64_t more
         cdef Memory memory
         for memory in (self.batches, self.dictionaries):
@@ -169,7 +169,7 @@ cdef class StreamIndex:
             memory.reserve(self.dictionaries.capacity // Block_SIZE * 8)
 
     cdef int raise_broken(self, Source window, int64_t start, int found) except -1:
-        """Say what is wrong with the next message, as the readers of streams would."""
+        """Raise what is wrong with the next message, as the readers of streams do."""
         cdef CutMessage cut
         cdef Envelope message
         cdef int64_t at = self.next - start, number = 0
@@ -180,7 +180,7 @@ cdef class StreamIndex:
         if found == SCAN_BROKEN:
             framer.feed(window.part(at, window.size - at), True)
             framer.next_message()
-            # Only the window has an end there.
+            # The framer saw no error in the window alone.
             raise TruncatedError(f"{where}: the stream of {self.size:,} bytes ends inside it; arrowipc.recover() reads "
                                  "up to here")
         cut_message(window.data + at, window.size - at, &self.limits, &cut)
@@ -199,7 +199,7 @@ cdef class StreamIndex:
 
 cdef bint opens(const uint8_t* data, int64_t size, const LimitsData* limits, CutMessage* cut,
                 Envelope* envelope, bint torn=False) noexcept nogil:
-    """Whether a message begins at `data` and lies whole in what is there; the body may be `torn`."""
+    """Whether a message begins at `data` and lies whole in `size` bytes; with `torn`, its body need not."""
     cdef Fault fault
     return (cut_message(data, size, limits, cut) == FRAME_MESSAGE
             and open_message(cut.metadata, cut.metadata_size, envelope, &fault) == 0
@@ -208,7 +208,7 @@ cdef bint opens(const uint8_t* data, int64_t size, const LimitsData* limits, Cut
 
 cdef int64_t search(const uint8_t* data, int64_t size, int64_t at, bint schemas, const LimitsData* limits,
                     CutMessage* cut, Envelope* envelope, bint torn=False) noexcept nogil:
-    """Where the first plausible message begins, from byte `at` on; -1: nowhere."""
+    """Return where the first plausible message begins, from byte `at` on; -1: nowhere."""
     cdef const void* spot
     while at <= size - 8:
         if data[at] != 0xFF:
@@ -227,8 +227,8 @@ cdef int64_t search(const uint8_t* data, int64_t size, int64_t at, bint schemas,
 def find_message(Source source not None, int64_t start, *, bint schemas=False, bint there=False, limits=None):
     """Find a whole message from byte `start` on, among bytes that may be anything: (start, end, message) or None.
 
-    `schemas`: a Schema message. `there`: at byte `start` alone, also in the framing from before Arrow 0.15. Only its
-    metadata is known to be a Message table, and its body to lie in the source.
+    `schemas`: only a Schema message. `there`: only at byte `start`, also in the framing from before Arrow 0.15. All
+    that is known of the message is that its metadata is a Message table, and that its body lies in the source.
     """
     cdef Message message = Message.__new__(Message)
     cdef LimitsData bounds
@@ -254,9 +254,9 @@ def find_message(Source source not None, int64_t start, *, bint schemas=False, b
 def find_schema(Source source not None, int64_t end, limits=None):
     """Find the Schema message at the beginning of a file whose footer begins at `end`, in any form that writers use.
 
-    Returns (start, stop, message): the Rust writer puts zeros in front of it, Arrow C++ before 0.11 one zero, which
-    moved its last byte into the next message, polars leaves its framing out, and the JavaScript writer writes none
-    (None; the messages begin at `start`).
+    Return (start, stop, message). The Rust writer puts zeros in front of the message; Arrow C++ before 0.11 put one
+    zero there, which moved its last byte into the next message; polars leaves its framing out; and the JavaScript
+    writer writes none (`message` is None; the other messages begin at `start`).
     """
     cdef int64_t start = 8, stop
     cdef LimitsData bounds

@@ -1,6 +1,6 @@
 """The decoder of streams: a schema, then dictionaries and batches in any order, then the end; sans I/O.
 
-Columnar format, "IPC Streaming Format". Pull readers, push users and asyncio all turn this one machine.
+Columnar format, "IPC Streaming Format". Readers that pull, callers that push bytes, and asyncio all use this decoder.
 """
 
 from libc.stdint cimport int32_t, int64_t, uintptr_t
@@ -18,7 +18,7 @@ from arrowipc.decode.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Frame
 from arrowipc.arguments import check_flag
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 
-# The order of a stream. Rows: what came so far; columns: the next message. None: fine; text: why not.
+# The order of a stream: which kinds of messages may come FIRST, and LATER. None: it may come; text: why it may not.
 cdef dict FIRST = {
     MessageHeader_Schema: None,
     MessageHeader_DictionaryBatch: "a stream begins with a Schema message, found a DictionaryBatch (no schema yet)",
@@ -40,13 +40,13 @@ cdef dict LATER = {
 
 
 cdef enum Next:
-    NEXT_BATCH      # or None: more input is needed, or the end
-    NEXT_STORED     # the same as a message, and what a writer must know of it
+    NEXT_BATCH      # a batch; None: more input is needed, or this is the end
+    NEXT_STORED     # a batch as a message, and what a writer must know of it
     NEXT_EVENT
-    NEXT_SCHEMA     # whether it is known
+    NEXT_SCHEMA     # whether the schema is known
 
 
-cdef object events = None       # their module, once one is needed
+cdef object events = None       # the module, once an event is needed
 
 
 cdef object load_events():
@@ -59,7 +59,7 @@ cdef object load_events():
 
 
 cdef bint find_extents(Columns out, Plan plan, Message message, const LimitsData* limits) except -1:
-    """Where a RecordBatch message says that its buffers lie; False: its metadata is not what the schema asks for."""
+    """Find where a RecordBatch message says that its buffers lie; False: its metadata does not fit the schema."""
     try:
         locate_batch(out, plan, &message.envelope, message.body_bytes, limits)
     except (FormatError, UnsupportedError):
@@ -96,7 +96,7 @@ verify=False)\n--\n\n
         self.failure = None
 
     cdef int begin(self) except -1:
-        """Take in the schema message."""
+        """Read the schema message."""
         if self.envelope.body_length:
             raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
         return self.enter(read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
@@ -108,7 +108,7 @@ verify=False)\n--\n\n
         return 0
 
     cdef bint reach_batch(self) except -1:
-        """Go to the next RecordBatch message, taking in what comes before it; False: more input, or the end."""
+        """Decode messages up to the next RecordBatch message; False: more input is needed, or this is the end."""
         cdef int found, kind
         cdef TakenDictionary taken
         while True:
@@ -126,7 +126,7 @@ verify=False)\n--\n\n
                 self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True, &taken)
 
     cdef object take_next(self, int what):
-        """What comes next of a kind (Next), in one call at a time; an error ends this decoder."""
+        """Return the next thing of a kind (Next). Only one call at a time may run, and an error ends this decoder."""
         self.occupy()
         try:
             if what == NEXT_BATCH:
@@ -169,7 +169,7 @@ verify=False)\n--\n\n
         return self.event()
 
     cdef object event(self):
-        """Decode the message at hand, and say what it was."""
+        """Decode the current message, and return its event."""
         cdef int kind = self.envelope.kind
         cdef TakenDictionary taken
         self.check_order(kind)
@@ -182,7 +182,7 @@ verify=False)\n--\n\n
         return load_events().DictionaryRead(taken.id, taken.is_delta, taken.length)
 
     def decode_next(self, Message message not None):
-        """Decode a whole message as the next of this stream; returns its event. Whoever calls this does not `feed`."""
+        """Decode a whole message as the next of this stream, and return its event. Do not call `feed` as well."""
         self.occupy()
         try:
             message.join()
@@ -198,7 +198,7 @@ verify=False)\n--\n\n
             if self.verify:
                 self.passes(-1)
             event = self.event()
-            # Only what was decoded may keep the message: its memory goes back to somebody who waits for it.
+            # From here on only the decoded batch may keep the message: the sender waits for its memory.
             self.body = NULL
             self.metadata_owner = self.body_owner = None
             return event
@@ -228,15 +228,15 @@ verify=False)\n--\n\n
                 for i in range(columns.d.n_extents) if columns.d.extents[i].size]
 
     def fits(self, Message message not None):
-        """Whether the metadata of a RecordBatch message has the nodes and buffers that the schema asks for."""
+        """Whether the metadata of a RecordBatch message has the nodes and buffers that the schema requires."""
         if message.envelope.kind != MessageHeader_RecordBatch or not self.opened:
             return False
         return find_extents(Columns.__new__(Columns), self.decoder.plan, message, &self.limits)
 
     def go_on(self, forget):
-        """Take messages again after a FormatError of `decode_next`.
+        """Accept messages again after a FormatError of `decode_next`.
 
-        `forget`: without the dictionaries so far, so that batches that need one are refused until it came again.
+        `forget`: drop the dictionaries so far, so that batches that need one are refused until it has come again.
         """
         if self.decoder is None:
             raise UsageError(f"this decoder cannot be used: {self.failure}")
@@ -298,7 +298,7 @@ verify=False)\n--\n\n
             self.read_schema()
 
     def read_schema(self):
-        """Take in the stream's first message if it is there; returns whether the schema is known."""
+        """Read the stream's first message if it is there; return whether the schema is known."""
         return self.take_next(NEXT_SCHEMA)
 
     cdef bint reach_schema(self) except -1:
@@ -345,7 +345,7 @@ def stream_of(data, columns, validate, limits, use_threads, ensure_native_endian
     stream.limits = stream.decoder.limits
     stream.verify, stream.use_threads = verify_of(verify), use_threads
     stream.failure = None
-    stream.chunk = Source.__new__(Source, data)     # a call would go through the type, in three times as long
+    stream.chunk = Source.__new__(Source, data)     # Source(data) takes three times as long
     stream.last = True
     stream.take_next(NEXT_SCHEMA)
     return stream

@@ -1,8 +1,8 @@
 """Proves that the values of a batch are safe to follow ("full") and within their domains ("strict").
 
 Every rule has two loops. The first only answers "is anything wrong": it has no branch and keeps violations in
-the sign bit of an accumulator, so that the compiler turns it into vector code. The second runs after a
-failure alone and finds the element to name.
+the sign bit of an accumulator, so that the compiler turns it into vector code. The second runs only after a
+failure, and finds the element to name.
 """
 
 cimport cython
@@ -39,7 +39,7 @@ cdef enum:
 
 
 cdef int put_lengths(tuple dictionaries, int64_t* out) except -1:
-    """How many values each dictionary has, -1: it has not arrived."""
+    """Write how many values each dictionary has; -1: it has not arrived."""
     cdef Py_ssize_t i
     for i, values in enumerate(dictionaries):
         out[i] = -1 if values is None else (<Columns> values).d.length
@@ -58,7 +58,7 @@ cdef class Proof(Jobs):
         self.columns, self.level = columns, level
         self.start(columns.d.plan.n_fields)
         if columns.dictionaries is None:
-            return  # The values of a dictionary: who joins dictionaries checks the indices in them.
+            return  # These are the values of a dictionary; their indices are checked when dictionaries are combined.
         self.lengths = <int64_t*> new_zeros(len(columns.dictionaries), sizeof(int64_t))
         put_lengths(columns.dictionaries, self.lengths)
 
@@ -87,7 +87,7 @@ cdef int validate(Columns columns, int level, bint use_threads=False) except -1:
     if level <= LEVEL_NONE:
         return 0
     if columns.plan.d.stored_big and columns.plan.d.keep_stored:
-        # The caller wants the foreign byte order kept; the proof is made on a copy in ours.
+        # The caller wants to keep the foreign byte order; validate a copy in the native one.
         columns = native_copy(columns)
     effort = bytes_read(&columns.d, level)
     if columns.dictionaries is not None:
@@ -109,7 +109,7 @@ cdef int validate(Columns columns, int level, bint use_threads=False) except -1:
 
 
 cdef int64_t bytes_read(const ColumnsData* d, int level) noexcept nogil:
-    """About how many bytes the checks have to read; any values will do for most fixed widths."""
+    """Estimate how many bytes the checks have to read; most types of fixed width allow any values."""
     cdef const FieldPlan* plan
     cdef int64_t total = 0
     cdef int32_t f, i
@@ -158,9 +158,9 @@ cdef inline int check_field(const ColumnsData* d, int32_t f, const int64_t* leng
 
 
 cdef int check_entries(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
-    """Neither the entries nor the keys of a map have nulls: pyarrow ends the process over maps that have some.
+    """Check that neither the entries nor the keys of a map have nulls: otherwise pyarrow ends the process.
 
-    For pyarrow the null count decides, even where no row reaches a null.
+    For pyarrow the null count decides, even if no row reaches a null.
     """
     cdef int64_t nulls
     cdef int32_t i
@@ -171,14 +171,14 @@ cdef int check_entries(const ColumnsData* d, int32_t f, Fault* fault) noexcept n
     return 0
 
 
-# -- vectors: what the compiler alone does not find ----------------------------------------------------------
+# -- vector code that compilers do not find by themselves ----------------------------------------------------
 
 
-# RFC 3629 as a function of four neighbouring bytes, so that many positions are decided at once, 5.6 GB/s for text of
+# RFC 3629 as a function of four neighbouring bytes, so that many positions are checked at once: 5.6 GB/s for text of
 # any script with the vectors that every x86-64 has; walking from one character to the next gives 2.6. With AVX2 or
 # NEON, three lookups by half bytes say which rules a byte and the one before it break (AVX2: 18 GB/s; J. Keiser and
-# D. Lemire, "Validating UTF-8 in less than one instruction per byte", 2020). In C: Cython cannot compile a function for
-# a second instruction set.
+# D. Lemire, "Validating UTF-8 in less than one instruction per byte", 2020). This is C, because Cython cannot compile a
+# function for a second instruction set.
 cdef extern from * nogil:
     """
     #include <stdint.h>
@@ -188,7 +188,7 @@ cdef extern from * nogil:
         uint8_t bad = 0;
         for (int64_t i = 0; i < n; i++) {
             uint8_t b = p[i], one = p[i - 1], two = p[i - 2], three = p[i - 3];
-            /* Bit 7: a lead byte up to three places back wants a continuation here, or one is unwanted. */
+            /* Bit 7: a lead byte up to three places back requires a continuation here; b must be one, or not. */
             uint8_t wanted = (one & (one << 1)) | (two & (two << 1) & (two << 2))
                 | (three & (three << 1) & (three << 2) & (three << 3));
             bad |= wanted ^ (b & ~(b << 1));
@@ -205,7 +205,7 @@ cdef extern from * nogil:
     __attribute__((always_inline))
     #endif
     static inline int rising32_loop(const uint8_t *p, int64_t n) {
-        /* Unsigned, because a step between hostile values overflows. Where all values are >= 0, no step does. */
+        /* Unsigned, because a step between hostile values overflows. If all values are >= 0, no step does. */
         uint32_t bad, here, next;
         memcpy(&bad, p + 4 * n, 4);
         for (int64_t i = 0; i < n; i++) {
@@ -243,7 +243,7 @@ cdef extern from * nogil:
     #endif
 
     #if defined(UTF8_VECTORS)
-    /* Rules that a byte and the one before it may break, a bit each: the three lookups agree on what is broken. */
+    /* Rules that a byte and the one before it may break, a bit each: a rule is broken if all three lookups say so. */
     enum {
         U_SHORT = 1,        /* a lead byte, and no continuation */
         U_STRAY = 2,        /* ASCII, and a continuation */
@@ -252,7 +252,7 @@ cdef extern from * nogil:
         U_C0 = 16,          /* C0, C1: overlong */
         U_F4 = 32,          /* F4 90..BF, and F5..FF: above U+10FFFF */
         U_F0 = 64,          /* F0 80..8F, overlong, and F5..FF 80..8F */
-        U_TWO = 128,        /* two continuations, which a lead byte before them has to want */
+        U_TWO = 128,        /* two continuations, which a lead byte before them has to require */
         U_ANY = U_SHORT | U_STRAY | U_TWO,          /* the lower half of the first byte does not matter */
         U_F5 = U_ANY | U_F4 | U_F0,
         U_NEXT = U_STRAY | U_C0 | U_TWO,            /* any continuation */
@@ -277,12 +277,12 @@ cdef extern from * nogil:
         utf8_vector one = utf8_load(p - 1), two = utf8_load(p - 2), three = utf8_load(p - 3);
         utf8_vector broken = utf8_rules(utf8_upper, utf8_upper_half(one))
             & utf8_rules(utf8_lower, one & utf8_each(15)) & utf8_rules(utf8_next, utf8_upper_half(b));
-        /* Bit 7: E0..FF two places back or F0..FF three places back want a second continuation here. */
+        /* Bit 7: E0..FF two places back or F0..FF three places back require a second continuation here. */
         utf8_vector wanted = utf8_above(two, 0xE0 - 0x80) | utf8_above(three, 0xF0 - 0x80);
         return broken ^ (wanted & utf8_each(0x80));
     }
 
-    /* Four vectors at a time: those that are ASCII, with the three bytes before them, are looked at no further. */
+    /* Check four vectors at a time; if they and the three bytes before them are ASCII, that is all. */
     UTF8_VECTORS static int64_t utf8_by_vectors(const uint8_t *p, int64_t n, int *text) {
         const int64_t width = sizeof(utf8_vector);
         utf8_vector bad = utf8_each(0), b[4], any;
@@ -299,7 +299,7 @@ cdef extern from * nogil:
             for (k = 0; k < 4; k++)
                 bad |= utf8_broken(p + i + width * k, b[k]);
         }
-        /* C0, C1 and F5..FF show here at the byte behind them, elsewhere themselves: the last one is left over. */
+        /* These rules find C0, C1 and F5..FF at the byte behind them: so the last byte is left to the caller. */
         return utf8_is_zero(bad) ? i - 1 : -1;
     }
     #endif
@@ -327,12 +327,12 @@ cdef extern from * nogil:
         return 0;
     }
     """
-    # Not 0 when p[0..n) breaks UTF-8 in the light of the three bytes before it, which must be readable.
+    # Return not 0 if p[0..n) breaks UTF-8, given the three bytes before it, which must be readable.
     uint8_t utf8_faults(const uint8_t* p, int64_t n) noexcept
-    # Whether offsets[0..n] of 4 bytes never are negative and never fall.
+    # Whether offsets[0..n] of 4 bytes are never negative and never fall.
     bint rising32(const uint8_t* offsets, int64_t n) noexcept
-    # How many bytes at p, of n, have been proven in the same light; -1 where they are not UTF-8. `text` becomes
-    # TEXT_UTF8 where they are not ASCII.
+    # Check the first of n bytes at p, given the three before; return how many were checked, or -1: they are not UTF-8.
+    # `text` becomes TEXT_UTF8 if they are not ASCII.
     int64_t utf8_blocks(const uint8_t* p, int64_t n, int* text) noexcept
 
 
@@ -345,7 +345,7 @@ cdef struct OffsetRange:
 
 
 cdef inline bint rising64(const loose_i64* offsets, int64_t n) noexcept nogil:
-    """`rising32` for offsets of 8 bytes."""
+    """Do what `rising32` does, for offsets of 8 bytes."""
     cdef uint64_t bad = 0
     cdef int64_t i
     for i in range(n):
@@ -359,7 +359,7 @@ cdef inline int64_t load_word(const uint8_t* p, int64_t i, bint wide) noexcept n
 
 cdef int check_offsets(const ColumnsData* d, int32_t f, int64_t limit, OffsetRange* span,
                        Fault* fault) noexcept nogil:
-    """offsets[0..length] rise from at least 0 to at most `limit`. `span` receives the first and the last."""
+    """Check that offsets[0..length] rise from at least 0 to at most `limit`; `span` receives the first and the last."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const Extent* extent = &d.extents[plan.first_buffer + 1]
@@ -415,12 +415,12 @@ cdef enum Text:
 
 
 cdef int text_of(const uint8_t* p, int64_t size) noexcept nogil:
-    """What a byte range is as a whole (Text); `utf8_error` tells where it is not UTF-8."""
+    """Say what a byte range is as a whole (Text); `utf8_error` finds where it is not UTF-8."""
     cdef uint8_t edge[6]
     cdef int64_t at = min(size, TEXT_BLOCK), n
     cdef int text = TEXT_ASCII
     if not is_ascii(p, at):
-        # The first three bytes have too few before them: they are looked at behind zeros.
+        # The first three bytes have too few bytes before them: check a copy of them behind zeros.
         text = TEXT_UTF8
         at = min(size, 3)
         memset(edge, 0, sizeof(edge))
@@ -439,7 +439,7 @@ cdef int text_of(const uint8_t* p, int64_t size) noexcept nogil:
                 return TEXT_UNKNOWN
         at += n
     if text == TEXT_UTF8:
-        # The last three may leave a character open: a zero behind them shows it.
+        # The last three bytes may begin a character and not end it: a zero behind them shows that.
         n = min(size, 3)
         memset(edge, 0, sizeof(edge))
         memcpy(edge + 3 - n, p + size - n, n)
@@ -450,8 +450,8 @@ cdef int text_of(const uint8_t* p, int64_t size) noexcept nogil:
 
 cdef inline bint splits(const uint8_t* data, const Signed* offsets, int64_t n) noexcept nogil:
     """Whether one of offsets[0..n) points into the middle of a character."""
-    # As a signed number a continuation byte is less than -64. Four sums, and two offsets from one load, because the
-    # compiler else puts vectors together from single bytes, which takes longer than all the rest.
+    # As a signed number a continuation byte is less than -64. There are four sums, and two offsets come from one load:
+    # otherwise the compiler puts vectors together from single bytes, which takes longer than all the rest.
     cdef int one = 0, two = 0, three = 0, four = 0
     cdef uint64_t pair
     cdef int64_t i = 0
@@ -477,7 +477,7 @@ cdef inline bint splits(const uint8_t* data, const Signed* offsets, int64_t n) n
 
 cdef int check_text(const ColumnsData* d, int32_t f, const OffsetRange* span, int text,
                     Fault* fault) noexcept nogil:
-    """Text that is not plain ASCII: by its offsets where the whole is UTF-8, else string by string."""
+    """Check text that is not plain ASCII: by its offsets if the whole is UTF-8, else string by string."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef bint wide = plan.layout == LAYOUT_VAR64
@@ -486,7 +486,7 @@ cdef int check_text(const ColumnsData* d, int32_t f, const OffsetRange* span, in
     cdef const uint8_t* valid = validity(d, f)
     cdef int64_t i, start, end, at, n = node.length
     if text == TEXT_UTF8:
-        # Where the whole is UTF-8, each string is too unless an offset splits a character. The last ones may
+        # If the whole is UTF-8, each string is too, unless an offset splits a character. The last offsets may
         # point behind the data.
         while load_word(offsets, n, wide) == span.last:
             n -= 1
@@ -497,7 +497,7 @@ cdef int check_text(const ColumnsData* d, int32_t f, const OffsetRange* span, in
     for i in range(node.length):
         start = end
         end = load_word(offsets, i + 1, wide)
-        # What lies under a null is not text that anybody reads.
+        # Nobody reads the text under a null.
         if valid == NULL or get_bit(valid, node.offset + i):
             at = utf8_error(data + start, end - start)
             if at >= 0:
@@ -509,13 +509,13 @@ cdef int check_text(const ColumnsData* d, int32_t f, const OffsetRange* span, in
 
 
 cdef struct ViewText:
-    # What the pass over the views learned about their text.
-    uint64_t inline_bytes   # all of them, or-ed
+    # What the pass over the views found out about their text.
+    uint64_t inline_bytes   # the bytes of all inline views, or-ed
     int64_t long_bytes      # sum of the lengths of views that are not inline
 
 
 cdef int check_views(const ColumnsData* d, int32_t f, int level, Fault* fault) noexcept nogil:
-    """Every valid view lies in its buffer and repeats its first bytes. Null slots may hold anything."""
+    """Check that every valid view lies in its buffer and repeats its first bytes. Null slots may hold anything."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* view = d.extents[plan.first_buffer + 1].data
@@ -566,7 +566,7 @@ cdef inline bint padded(const uint8_t* view, int32_t size) noexcept nogil:
 
 
 cdef int check_view_text(const ColumnsData* d, int32_t f, const ViewText* text, Fault* fault) noexcept nogil:
-    """Each data buffer is read at most once as a whole; after that a view costs its two ends."""
+    """Check the text of views: read each data buffer at most once as a whole, then only the two ends of a view."""
     cdef const ViewRange* views = &d.views[d.plan.fields[f].view]
     cdef const Extent* buffers = &d.extents[views.first]
     cdef bint plain = (text.inline_bytes & <uint64_t> 0x8080808080808080ULL) == 0
@@ -587,8 +587,8 @@ cdef int check_view_text(const ColumnsData* d, int32_t f, const ViewText* text, 
     for i in range(views.count):
         state[i] = <uint8_t> text_of(buffers[i].data, buffers[i].size)
         plain = plain and state[i] == TEXT_ASCII
-    # Buffers that hold other bytes between their texts are read view by view. Views may overlap, so that is
-    # bounded: by what honest views add up to, or 64 bytes for each view's own 16.
+    # Buffers that hold other bytes between their texts are read view by view. Views may overlap, so there is a
+    # budget: 8 times the buffers, which honest views do not exceed, and 64 bytes for each view's own 16.
     found = 0 if plain else check_each_view(d, f, state, 8 * stored + 64 * d.nodes[f].length, fault)
     free(state)
     return found
@@ -596,7 +596,7 @@ cdef int check_view_text(const ColumnsData* d, int32_t f, const ViewText* text, 
 
 cdef int check_each_view(const ColumnsData* d, int32_t f, const uint8_t* state, int64_t budget,
                          Fault* fault) noexcept nogil:
-    """UTF-8 of every valid view; `state` tells what is known of each buffer, NULL: nothing of any."""
+    """Check that every valid view is UTF-8; `state` tells what is known of each buffer (NULL: nothing of any)."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* view = d.extents[plan.first_buffer + 1].data + 16 * node.offset
@@ -645,7 +645,7 @@ cdef inline bint lists_inside(const Signed* offsets, const Signed* sizes, int64_
 
 
 cdef int check_list_views(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
-    """Offset and size of every list, of null ones too, stay inside the child (the format asks for both)."""
+    """Check that offset and size of every list, of null ones too, stay inside the child (the format requires both)."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* offsets = d.extents[plan.first_buffer + 1].data
@@ -690,7 +690,7 @@ cdef bint codes_known(const int8_t* codes, int64_t n, const int8_t* child_of) no
 
 
 cdef int check_union(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
-    """Type codes name children; dense offsets lie in the child that the code names."""
+    """Check that type codes name children, and that dense offsets lie in the child that the code names."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const int8_t* child_of = d.plan.codes + 128 * plan.codes
@@ -769,20 +769,20 @@ cdef int index_range(const ColumnsData* d, int32_t field, int64_t start, int64_t
 
 cdef inline bint bounds_at(const ColumnsData* d, int32_t f, int64_t start, int64_t length, const uint8_t* valid,
                            int64_t* low, int64_t* high) noexcept nogil:
-    """The bounds of the indices whose bits are on in `valid` (NULL: of all); False: there are none."""
+    """Find the bounds of the indices whose bits are set in `valid` (NULL: of all); False: there are none."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const uint8_t* p = d.extents[plan.first_buffer + 1].data + start * plan.width
     if not integer_bounds(p, plan.width, plan.flags & FIELD_SIGNED, length, valid, start, low, high):
         return False
     if plan.width == 8 and not plan.flags & FIELD_SIGNED:
-        # Those above INT64_MAX are as wrong as that.
+        # Indices above INT64_MAX are as wrong as INT64_MAX.
         low[0] = INT64_MAX if low[0] < 0 else low[0]
         high[0] = INT64_MAX if high[0] < 0 else high[0]
     return True
 
 
 cdef int check_indices(const ColumnsData* d, int32_t f, int64_t n_values, Fault* fault) noexcept nogil:
-    """Indices of valid slots lie in the dictionary, which has `n_values` (-1: it has not arrived)."""
+    """Check that indices of valid slots lie in the dictionary, which has `n_values` (-1: it has not arrived)."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* valid = validity(d, f)
@@ -828,9 +828,9 @@ cdef int check_domain(const ColumnsData* d, int32_t f, Fault* fault) noexcept no
 
 
 def check_values(Columns columns not None, dict known):
-    """Raise a FormatError where values are outside the ranges of their types, which only "strict" refuses elsewhere.
+    """Raise a FormatError if values are outside the ranges of their types, which only "strict" refuses elsewhere.
 
-    `known`: id -> dictionary, of the columns before, whose values are not looked at again; becomes that of these ones.
+    `known`: id -> dictionary, of the last columns, whose values are not checked again; filled with those of these ones.
     """
     cdef dict before = dict(known)
     cdef list parts = [columns]
@@ -838,7 +838,7 @@ def check_values(Columns columns not None, dict known):
     cdef Fault fault
     cdef int32_t f
     known.clear()
-    for part in parts:  # which grows
+    for part in parts:  # the list grows
         for dictionary in part.dictionaries or ():
             if dictionary is not None and id(dictionary) not in known:
                 known[id(dictionary)] = dictionary
@@ -850,7 +850,7 @@ def check_values(Columns columns not None, dict known):
 
 
 cdef int64_t visible_nulls(const ColumnsData* d, int32_t f) noexcept nogil:
-    """Nulls of a field, without those under a null of a struct or fixed-size list, or in a sparse union's child."""
+    """Count the nulls of a field, not those under a null struct or fixed-size list, or in a sparse union's child."""
     cdef int32_t parent = d.plan.fields[f].parent
     cdef const uint8_t* valid = validity(d, f)
     cdef const uint8_t* above = NULL
@@ -875,7 +875,7 @@ cdef int64_t visible_nulls(const ColumnsData* d, int32_t f) noexcept nogil:
 
 
 cdef int check_times(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
-    """Times lie inside a day, dates in milliseconds at its beginning."""
+    """Check that times lie inside a day, and dates in milliseconds at the beginning of a day."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* valid = validity(d, f)
@@ -893,7 +893,7 @@ cdef int check_times(const ColumnsData* d, int32_t f, Fault* fault) noexcept nog
 
 
 cdef int check_decimals(const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil:
-    """|value| < 10 ** precision, on 32-bit limbs, for every width alike."""
+    """Check that |value| < 10 ** precision, on 32-bit limbs, for every width alike."""
     cdef const FieldPlan* plan = &d.plan.fields[f]
     cdef const Node* node = &d.nodes[f]
     cdef const uint8_t* valid = validity(d, f)
@@ -938,7 +938,7 @@ cdef inline bint below(const uint8_t* value, int limbs, const uint32_t* bound) n
 
 
 cdef str place_of(Plan plan, const int64_t* prefix, int version, int64_t ordinal):
-    """Whose Buffer number `ordinal` of a message is, for messages."""
+    """Return the column that Buffer number `ordinal` of a message belongs to, for texts of errors."""
     cdef const FieldPlan* field
     cdef int64_t first
     cdef int32_t i

@@ -1,4 +1,4 @@
-"""Minimum, maximum and null count of columns, in one pass over each; what buffers say is checked as it is read.
+"""Minimum, maximum and null count of columns, in one pass over each; contents of buffers are checked as they are read.
 
 A column is reduced to a `Bounds`. Nulls are counted as a reader sees them: a row is null too if its dictionary
 value, its run's value or a struct around it is null. Texts are compared by their first `CUT` bytes and no
@@ -37,15 +37,15 @@ LONGEST = 64
 
 cdef enum:
     CUT = 64
-    SPARSE = 4              # a dictionary of so many values per row is not worth a pass over all of them
+    SPARSE = 4              # from so many dictionary values per row on, only those in use are visited
 
 cdef enum Kind:
-    # What the bounds of a column are.
+    # In which form the bounds of a column are kept.
     KIND_NONE = 0           # lists, maps, structs, unions, intervals, nulls: only nulls are counted
     KIND_BOOL
     KIND_SIGNED             # `low`, `high`; dates, times and small decimals too
     KIND_UNSIGNED           # `low`, `high`: the numbers without 2^63, so that they sort as signed ones
-    KIND_HALF               # `low`, `high`: 16-bit numbers as integers that sort as they do
+    KIND_HALF               # `low`, `high`: 16-bit floats as integers that sort as they do
     KIND_FLOAT              # `least`, `most`
     KIND_WIDE               # decimals of 16 and 32 bytes: where they lie
     KIND_TEXT               # where the bytes lie, and how many they are
@@ -54,7 +54,7 @@ cdef enum Kind:
 cdef struct Bounds:
     int kind                # Kind
     int64_t nulls           # -1: not known
-    bint found              # a value that is neither null nor NaN
+    bint found              # there is a value that is neither null nor NaN
     bint unknown            # values were left out
     bint nan                # there is a NaN
     int64_t low
@@ -67,13 +67,13 @@ cdef struct Bounds:
     int64_t last_size
 
 
-# -- which rows count ----------------------------------------------------------------------------------------
+# -- the rows that count -------------------------------------------------------------------------------------
 
 
 cdef Memory merge(const uint8_t** bits, int64_t* at, const uint8_t* mask, int64_t mask_at, int64_t count):
-    """Let `bits`, from bit `at` on, be only those that are set in `mask` too; NULL stands for ones.
+    """Intersect `bits`, from bit `at` on, with `mask`; NULL means that all bits are set.
 
-    Returns what keeps their memory, None: that of one of the two.
+    Return the memory of the new bits, or None: `bits` now points into one of the two.
     """
     cdef int64_t k, size = bitmap_bytes(count)
     cdef Memory out, other
@@ -126,7 +126,7 @@ cdef void reals(const Real* values, int64_t count, const uint8_t* bits, int64_t 
                     b.nan |= value != value
         i += n
     if low > high:
-        return      # nothing but NaN
+        return      # there is nothing but NaN
     if not b.found or low < b.least:
         b.least = low
     if not b.found or high > b.most:
@@ -135,7 +135,7 @@ cdef void reals(const Real* values, int64_t count, const uint8_t* bits, int64_t 
 
 
 cdef void halves(const uint8_t* values, int64_t count, const uint8_t* bits, int64_t at, Bounds* b) noexcept nogil:
-    """16-bit floating-point numbers, as integers that sort as they do; both zeros are 0."""
+    """Widen the bounds by 16-bit floating-point numbers, as integers that sort as they do; both zeros are 0."""
     cdef int64_t i, key
     for i in range(count):
         if bits == NULL or get_bit(bits, at + i):
@@ -200,7 +200,7 @@ cdef void wides(const uint8_t* values, int32_t width, int64_t count, const uint8
 
 
 cdef inline bint less_word(const uint8_t* a, int64_t a_size, const uint8_t* b, int64_t b_size) noexcept nogil:
-    """Whether one value sorts below another, as far as their first CUT bytes and their lengths up to there say."""
+    """Whether one value sorts below another, by their first CUT bytes and, if shorter, their lengths."""
     cdef int64_t shared = min(min(a_size, b_size), <int64_t> CUT)
     cdef int order = memcmp(a, b, shared) if shared else 0
     if order:
@@ -233,7 +233,7 @@ cdef int words(const ColumnsData* d, int32_t f, int64_t first, int64_t count, co
 
 cdef void blobs(const uint8_t* values, int32_t width, int64_t count, const uint8_t* bits, int64_t at,
                 Bounds* b) noexcept nogil:
-    """Binary of fixed size."""
+    """Widen the bounds by binary values of fixed size."""
     cdef int64_t i
     if width == 0 and bits == NULL:
         count = min(count, <int64_t> 1)     # a few bytes may claim to be billions of these
@@ -246,7 +246,7 @@ cdef void blobs(const uint8_t* values, int32_t width, int64_t count, const uint8
 
 
 cdef const FieldPlan* value_field(Plan plan, int32_t f) except NULL:
-    """The field that has the values of field `f`: behind dictionaries and runs."""
+    """Return the field that has the values of field `f`: behind dictionaries and runs."""
     cdef DictionaryPlan dictionary
     if plan.d.fields[f].flags & FIELD_ENCODED:
         dictionary = plan.dictionaries[plan.d.fields[f].dictionary]
@@ -257,7 +257,7 @@ cdef const FieldPlan* value_field(Plan plan, int32_t f) except NULL:
 
 
 cdef int kind_of(const FieldPlan* field) noexcept nogil:
-    """What the bounds of a field's values are."""
+    """Return the Kind of a field's values."""
     if field.layout == LAYOUT_BOOL:
         return KIND_BOOL
     if is_binary(field.layout):
@@ -277,7 +277,7 @@ cdef int kind_of(const FieldPlan* field) noexcept nogil:
 
 cdef int gather_leaf(const ColumnsData* d, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
                      Bounds* b, Fault* fault) noexcept nogil:
-    """Widen the bounds by elements from physical position `first`; bit `at` of `bits` (NULL: all) is the first's."""
+    """Widen the bounds by elements from physical position `first` on; their bits begin at `at` (NULL: all count)."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* p = d.extents[field.first_buffer + 1].data
     cdef int32_t width = field.width
@@ -308,9 +308,9 @@ cdef int gather_leaf(const ColumnsData* d, int32_t f, int64_t first, int64_t cou
 
 cdef int gather(Columns columns, int32_t f, int64_t first, int64_t count, const uint8_t* mask, int64_t mask_at,
                 Bounds* b) except -1:
-    """Widen the bounds by elements of a field from physical position `first`, and say how many are null.
+    """Widen the bounds by elements of a field from physical position `first` on, and set how many are null.
 
-    Bit `mask_at` of `mask` (NULL: all) says whether the first one counts as more than a null.
+    Bit `mask_at` of `mask` belongs to the first one; elements whose bit is off count as nulls (NULL: none does).
     """
     cdef const FieldPlan* field = &columns.d.plan.fields[f]
     cdef const uint8_t* bits = validity(&columns.d, f)
@@ -344,17 +344,17 @@ cdef int gather(Columns columns, int32_t f, int64_t first, int64_t count, const 
 
 cdef int mark_used(const ColumnsData* d, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
                    int64_t size, uint8_t* used, Fault* fault) noexcept nogil:
-    """Set a bit per value that some index leads to; behind these bits is room for a byte per value."""
+    """Set a bit for each value that some index refers to; behind these bits is room for a byte per value."""
     cdef uint8_t* marks = used + bitmap_bytes(size)
     cdef int64_t i, index = 0
-    if size:  # memory for no value has no address
+    if size:  # memory for no values has no address
         memset(used, 0, bitmap_bytes(size) + size)
     for i in range(count):
         if bits != NULL and not get_bit(bits, at + i):
             continue
         if index_at(d, f, first + i, size, &index, fault) < 0:
             return -1
-        # A bit would wait for the one that was set in the same byte before.
+        # Setting bits here would be slower: each would wait for the last one in the same byte.
         marks[index] = 1
     for i in range(size):
         if marks[i]:
@@ -364,7 +364,7 @@ cdef int mark_used(const ColumnsData* d, int32_t f, int64_t first, int64_t count
 
 cdef int gather_encoded(Columns columns, int32_t f, int64_t first, int64_t count, const uint8_t* bits, int64_t at,
                         Bounds* b) except -1:
-    """Do what `gather` does for dictionary indices, of which some are not null: the values that they lead to count."""
+    """Do what `gather` does, for dictionary indices, not all of which are null: the values that they refer to count."""
     cdef Columns dictionary = dictionary_of(columns, f)
     cdef int64_t i, index = 0, size, origin, nulls = b.nulls
     cdef int32_t value
@@ -393,7 +393,7 @@ cdef int gather_encoded(Columns columns, int32_t f, int64_t first, int64_t count
     if found < 0:
         raise_fault(&fault, columns.plan)
     gather(dictionary, value, origin, size, used.data, 0, b)
-    # The rows of null values are not counted.
+    # Rows that refer to null values are not counted, so if there are such values, the number is not known.
     b.nulls = nulls if b.nulls == size - count_bits(used.data, 0, size) else -1
     return 0
 
@@ -402,7 +402,7 @@ cdef int gather_encoded(Columns columns, int32_t f, int64_t first, int64_t count
 
 
 cdef int gather_runs(Columns columns, int32_t f, int64_t first, int64_t count, bint masked, Bounds* b) except -1:
-    """Do what `gather` does for run-end encoded elements; their nulls are known if all runs are null, or none."""
+    """Do what `gather` does, for run-end encoded elements; their nulls are known if all runs are null, or none is."""
     cdef const ColumnsData* d = &columns.d
     cdef int32_t value = d.plan.fields[f + 1].end
     cdef int64_t run = find_run(d, f, first), runs = 0
@@ -422,7 +422,7 @@ cdef int gather_runs(Columns columns, int32_t f, int64_t first, int64_t count, b
 
 
 cdef object number(const Bounds* b, bint upper):
-    """A bound that is kept whole."""
+    """Return a bound that is kept as a number."""
     cdef int64_t value = b.high if upper else b.low
     cdef double real = b.most if upper else b.least
     cdef uint16_t half
@@ -435,7 +435,7 @@ cdef object number(const Bounds* b, bint upper):
     if b.kind == KIND_HALF:
         half = <uint16_t> (0x8000 | -value if value < 0 or (value == 0 and not upper) else value)
         return PyFloat_Unpack2(<const char*> &half, 1)
-    # Of two equal zeros either may have come first.
+    # 0.0 and -0.0 are equal, so either may have been kept: return the outer one.
     return (0.0 if upper else -0.0) if real == 0 else real
 
 
@@ -444,7 +444,7 @@ cdef object wide(const uint8_t* p, int32_t width):
 
 
 cdef tuple lower(const uint8_t* p, int64_t size, bint is_text):
-    """A value as a lower bound, and whether that is the value itself."""
+    """Return a value as a lower bound, and whether the bound is the value itself."""
     cdef int64_t end = min(size, <int64_t> CUT)
     if is_text:
         while end < size and end and p[end] & 0xC0 == 0x80:
@@ -454,7 +454,7 @@ cdef tuple lower(const uint8_t* p, int64_t size, bint is_text):
 
 
 cdef tuple upper(const uint8_t* p, int64_t size, bint is_text):
-    """A value as an upper bound (None if none is short enough), and whether that is the value itself."""
+    """Return a value as an upper bound (None if none is short enough), and whether the bound is the value itself."""
     if size <= CUT:
         return lower(p, size, is_text)
     start, _ = lower(p, size, is_text)
@@ -462,14 +462,14 @@ cdef tuple upper(const uint8_t* p, int64_t size, bint is_text):
 
 
 def next_text(str start not None):
-    """The smallest text above all that begin with `start`, of at most LONGEST bytes; None if there is none."""
+    """Return the smallest text above all that begin with `start`, of at most LONGEST bytes; None if there is none."""
     cdef Py_ssize_t end = len(start)
     while end:
         end -= 1
         last = ord(start[end])
         start = start[:end]
         if last < 0x10FFFF:
-            # Surrogates are no characters.
+            # Surrogates are not characters: skip them.
             longer = start + chr(0xE000 if last == 0xD7FF else last + 1)
             if len(longer.encode()) <= CUT:
                 return longer
@@ -477,14 +477,14 @@ def next_text(str start not None):
 
 
 def next_bytes(bytes start not None):
-    """The same for bytes."""
+    """Return the smallest bytes above all that begin with `start`; None if there are none."""
     cdef bytes kept = start.rstrip(b"\xff")
     cdef Py_ssize_t end = len(kept) - 1
     return kept[:end] + bytes([kept[end] + 1]) if kept else None
 
 
 cdef tuple what_is_known(Columns columns, int32_t f, object path, const Bounds* b):
-    """What `Collector.collect` says of one column."""
+    """Return the tuple of `Collector.collect` for one column."""
     cdef bint is_text = b.kind == KIND_TEXT
     cdef int32_t width
     low = high = None
@@ -512,7 +512,7 @@ cdef tuple what_is_known(Columns columns, int32_t f, object path, const Bounds* 
 
 
 cdef class Collector:
-    """Collects the statistics of batches, of some top-level columns (None: of all)."""
+    """Collects the statistics of batches, for some top-level columns (None: for all)."""
 
     cdef readonly object columns        # None: all; else names of top-level columns
     cdef Plan plan                      # of the last batch
@@ -522,14 +522,14 @@ cdef class Collector:
         self.columns = None if columns is None else frozenset(columns)
 
     cdef int prepare(self, Plan plan) except -1:
-        """Find the paths of the fields that have statistics of their own: columns, and members of structs."""
+        """Find the paths of fields that have their own statistics: columns, and members of structs."""
         cdef int32_t f, parent
         cdef list paths = []
         cdef dict seen = {}
         for f in range(plan.d.n_fields):
             parent = plan.d.fields[f].parent
             path = None
-            # An encoded struct is one field: its members are those of the dictionary's own plan.
+            # A dictionary-encoded struct is one field here: its members are fields of the dictionary's plan.
             if parent < 0:
                 path = field_path(plan, f)
                 if self.columns is not None and path not in self.columns:
@@ -538,7 +538,7 @@ cdef class Collector:
                 path = field_path(plan, f)
             paths.append(path)
             seen[path] = seen.get(path, 0) + 1
-        # A path that means two columns is left out when it is reported; what lies below it still is found.
+        # A path that means two columns is not reported, but the fields below it are.
         self.paths = [(path, path is not None and seen[path] == 1) for path in paths]
         self.plan = plan
         return 0
@@ -571,10 +571,10 @@ cdef class Collector:
         return 0
 
     def collect(self, Columns columns not None, int64_t start, int64_t count):
-        """Return what is known of rows [start, start + count), a tuple for each path.
+        """Return the statistics of rows [start, start + count), a tuple for each path.
 
         Dotted path, nulls (None: not known), minimum and maximum as they are stored (None: there is none, or it is not
-        known), whether each is exact, whether there is a NaN (None: it is no floating-point column).
+        known), whether either is exact, whether there is a NaN (None: it is no floating-point column).
         """
         cdef list out = []
         cdef int32_t i, f

@@ -1,7 +1,7 @@
-"""Comparisons of a column with a literal, as ranges of keys: integers, or bytes, that have the order of its values.
+"""Turns comparisons of a column with a literal into ranges of keys: integers, or bytes, that sort as its values do.
 
-The key of a date, a time or a decimal is the stored integer, that of text and binary its bytes. Floats have one order:
-NaN equals NaN and is above all others, and the two zeros are equal.
+The key of a date, a time or a decimal is the stored integer; the key of text and binary is its bytes. Floats have one
+order: NaN equals NaN and is above all others, and the two zeros are equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     #: The largest key that is not above a literal, and the smallest that is not below it.
     Keys: TypeAlias = tuple[Any, Any]
-    #: Ends of ranges: integers, both included; or bytes, of which the second is not, and None is no end.
+    #: Ends of ranges: integers, both included; or bytes, the second one not included, and None for no end.
     Range: TypeAlias = tuple[Any, Any]
     Ends: TypeAlias = tuple[Keys, Keys]
 
@@ -33,7 +33,7 @@ TIMES = (at.Date, at.Timestamp, at.Time, at.Duration)
 FAR, HUGE = 1 << 300, 10**1100
 #: The key of NaN.
 NAN = (1 << 63) - 1
-#: Decimals of other scales are not compared: nobody counts in such units.
+#: Decimals of larger scales are not compared: nobody uses such units.
 MOST_SCALE = 1000
 CODES = {"half": "<eH", "single": "<fI", "double": "<dQ"}
 NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1, "day": 86_400 * 10**9}
@@ -43,16 +43,16 @@ MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def stored_type(kind: at.DataType) -> at.DataType:
-    """The type of the values behind dictionaries and runs."""
+    """Return the type of the values behind dictionaries and runs."""
     while isinstance(kind, at.Dictionary | at.RunEndEncoded):
         kind = kind.value_type
     return kind
 
 
 def ranges_of(kind: at.DataType, op: str, least: Keys, most: Keys) -> list[Range]:
-    """The keys of a type for which ``==``, ``<``, ``<=``, ``>``, ``>=`` or ``starts_with`` is true: a range, or none.
+    """Return the keys for which ``==``, ``<``, ``<=``, ``>``, ``>=`` or ``starts_with`` is true: one range, or none.
 
-    ``least`` and ``most`` are the keys of a literal, or of two between which it may be rounded.
+    ``least`` and ``most`` are the keys of a literal, or of the two values between which it may be rounded.
     """
     if isinstance(kind, WORDS):
         return _range_of_words(op, least[0])
@@ -83,7 +83,7 @@ def _range_of_words(op: str, word: bytes) -> list[Range]:
 
 
 def keys_of(kind: at.DataType, literal: Any) -> Keys:
-    """The keys of a literal; a TypeError, ValueError or ArithmeticError if it does not compare with the type."""
+    """Return the keys of a literal; raise TypeError, ValueError or ArithmeticError if it does not fit the type."""
     if isinstance(kind, TIMES):
         exact = Fraction(nanoseconds_of(kind, literal), NANOSECONDS[kind.unit])
         return math.floor(exact), math.ceil(exact)
@@ -112,13 +112,13 @@ def keys_of(kind: at.DataType, literal: Any) -> Keys:
 
 
 def rounded_keys(kind: at.DataType, literal: Any) -> Ends | None:
-    """The keys of the two values between which some library takes a literal to be; None: that could be any value."""
+    """Return the keys of the two values between which libraries round a literal; None: that could be any value."""
     if isinstance(kind, at.Decimal) and abs(kind.scale) > MOST_SCALE:
         return None
     below, above = keys = keys_of(kind, literal)
     value = _plain(literal)
     if isinstance(kind, TIMES):
-        # In the unit of the column; nanoseconds are compared with the microseconds of Python's literals in either unit.
+        # Keys are in the unit of the column; libraries compare nanoseconds with Python's microseconds in either unit.
         slack = 999 if kind.unit == "ns" else 0
         return (below - slack, below - slack), (above + slack, above + slack)
     if isinstance(kind, at.FloatingPoint):
@@ -129,7 +129,7 @@ def rounded_keys(kind: at.DataType, literal: Any) -> Ends | None:
             return None
         decimal = isinstance(kind, at.Decimal)
         if isinstance(value, float) and math.isfinite(value) and (decimal or abs(value) >= 2**53):
-            # Compared as floating-point numbers, which large integers and decimals are rounded to.
+            # Some libraries compare floating-point numbers, to which large integers and decimals are rounded.
             off = abs(Fraction(value)) / (10**12 if decimal else 2**52)
             return _integer_keys(kind, Fraction(value) - off), _integer_keys(kind, Fraction(value) + off)
         if decimal:
@@ -138,7 +138,7 @@ def rounded_keys(kind: at.DataType, literal: Any) -> Ends | None:
 
 
 def bounds_of(kind: at.DataType) -> Callable[[ColumnStatistics], Keys]:
-    """What gives the keys of the bounds of a column; None: not known, or of another kind than the column."""
+    """Return a function for the keys of a column's bounds; None: not known, or of another kind than the column."""
     if isinstance(kind, at.FloatingPoint):
         return lambda found: _float_bounds(kind, found)
     stored: type = int
@@ -164,7 +164,7 @@ def _float_bounds(kind: at.FloatingPoint, found: ColumnStatistics) -> Keys:
 
 
 def float_keys(kind: Any, value: Any) -> Keys:
-    """The keys of a number among floats: the integers that have their order."""
+    """Return the keys of a number among floats: integers that sort as floats do."""
     code, word = CODES[kind.precision][:2], "<" + CODES[kind.precision][2]
     if value != value:
         return NAN, NAN
@@ -181,7 +181,7 @@ def float_keys(kind: Any, value: Any) -> Keys:
 
 
 def _rounded(value: Any) -> list[float]:
-    """A number as double, single and half."""
+    """Return a number as double, single and half."""
     forms: list[float] = []
     for code in "dfe":
         try:
@@ -197,7 +197,7 @@ def _integer_keys(kind: Any, value: Any) -> Keys:
     if value <= -HUGE:
         return -FAR - 1, -FAR
     if isinstance(value, Decimal) and value and value.adjusted() < -2 * MOST_SCALE:
-        value = Decimal((value.is_signed(), (1,), -2 * MOST_SCALE))  # as near to zero as anything
+        value = Decimal((value.is_signed(), (1,), -2 * MOST_SCALE))  # no value is nearer to zero than this
     if isinstance(kind, at.Decimal):
         if abs(kind.scale) > MOST_SCALE:
             raise ValueError(f"decimals of scale {kind.scale} are not compared")
@@ -206,12 +206,12 @@ def _integer_keys(kind: Any, value: Any) -> Keys:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's scalars as Python's."""
+    """Return NumPy's scalars as Python values, and others as they are."""
     return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
 
 
 def nanoseconds_of(type_: at.DataType, value: Any) -> int:
-    """A literal of a date, time or duration type, in nanoseconds; TypeError or ValueError if it is of another kind."""
+    """Return a literal of a date, time or duration type in nanoseconds; raise TypeError or ValueError for others."""
     if type(value).__module__ == "numpy" and getattr(getattr(value, "dtype", None), "kind", "") in "mM":
         unit = value.dtype.str.partition("[")[2].rstrip("]")
         if (value.dtype.kind == "m") != isinstance(type_, at.Duration) or isinstance(type_, at.Time) or value != value:

@@ -1,4 +1,4 @@
-"""Which batches no row that passes a filter can be in, by their statistics; rows are never looked at.
+"""Finds the batches in which no row can pass a filter, by their statistics; rows are never read.
 
 A filter is a list of conditions, all of which have to hold. A condition is a tuple of a column, an operator and
 a literal: ``("t", ">=", x)``. Operators are ``== != < <= > >=`` and ``in``, ``not in`` (a list of literals),
@@ -7,8 +7,8 @@ condition may also be ``("or", a, b, ...)``, ``("and", a, b, ...)`` or ``("not",
 them; a list of lists is an "or" of "and", as pyarrow has it. A column is a name, or a dotted path to the member
 of a struct.
 
-What may pass is what passes by the rules of anybody: nulls compare as in SQL, except that ``not in`` lets them
-pass; NaN is above all numbers, or compares with nothing; literals of more or fewer digits than the column are
+A row may pass if it passes by the rules of any common library: nulls compare as in SQL, except that ``not in`` lets
+them pass; NaN is above all numbers, or compares with nothing; literals of more or fewer digits than the column are
 rounded up and down, or not at all. In any doubt a batch is kept.
 """
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from arrowipc.filters.statistics import ColumnStatistics
     from arrowipc.schemas import Schema
 
-    #: Whether some rows may hold a value, whether some may be null, keys below and above all values (None: not known).
+    #: Whether some rows may have a value, whether some may be null, keys below and above all values (None: not known).
     Facts: TypeAlias = tuple[bool, bool, Any, Any]
     Bounds: TypeAlias = Callable[[ColumnStatistics], tuple[Any, Any]]
     _Statistics: TypeAlias = Mapping[str, ColumnStatistics] | None
-    #: Asked with the statistics of a batch, and the one value that columns have in a file.
+    #: Called with the statistics of a batch, and the columns that have one value in all of a file.
     Test: TypeAlias = Callable[[_Statistics, Mapping[str, Any]], bool]
     ColumnTest: TypeAlias = Callable[[bool, bool, Any, Any], bool]
 
-#: Conditions within conditions, conditions, and literals of a filter: more is a mistake, or malice.
+#: Limits of a filter: depth of nested conditions, number of conditions, and of literals.
 MOST_NESTED, MOST_CONDITIONS, MOST_LITERALS = 64, 10_000, 1_000_000
 OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "==", "is_null": "is_not_null"}
 OPPOSITE |= {"is_not_null": "is_null"}
@@ -49,30 +49,30 @@ SAME = {"=": "==", "is_valid": "is_not_null"}
 
 
 class Condition(NamedTuple):
-    """One column and what is asked of it."""
+    """A condition about one column."""
 
     column: str
     op: str
-    #: None for nulls, one value, or of "in" and "not in" a list of values.
+    #: Empty for "is_null" and "is_not_null"; else one value, which for "in" and "not in" is a list of values.
     literals: tuple[Any, ...]
-    #: The opposite has to hold. Of a null neither does.
+    #: The opposite has to hold. For a null, neither holds.
     negated: bool
 
 
 class Several(NamedTuple):
-    """Conditions of which all have to hold, or some."""
+    """Conditions all of which ("and"), or one of which ("or"), have to hold."""
 
     word: Literal["and", "or"]
     parts: list[Condition | Several]
 
 
 def parsed(filter: Any) -> Condition | Several:
-    """A filter as a tree, in which only single conditions are negated; None lets all pass."""
+    """Return a filter as a tree, in which only single conditions are negated; None lets all pass."""
     return _Parser().part([] if filter is None else filter, False, 0)
 
 
 def columns_in(filter: Any) -> list[str]:
-    """Names and paths of the columns that a filter is about, each once."""
+    """Return the names and paths of the columns that a filter is about, each once."""
     parts: list[Condition | Several] = [parsed(filter)]
     found: dict[str, None] = {}
     while parts:
@@ -141,7 +141,7 @@ class _Parser:
 
 
 def _facts(statistics: _Statistics, keys: Mapping[str, Any], path: str, kind: at.DataType, bounds: Bounds) -> Facts:
-    """What is known of the rows of a batch in one column."""
+    """Return the facts that are known about the rows of a batch in one column."""
     if path in keys:
         value = keys[path]
         if value is None:
@@ -158,11 +158,11 @@ def _facts(statistics: _Statistics, keys: Mapping[str, Any], path: str, kind: at
 
 
 class Pruner:
-    """Decides by statistics whether a batch may hold a row that passes a filter; None lets all pass.
+    """Decides by statistics whether a batch may have a row that passes a filter; None lets all pass.
 
     The schema is that of the file: bounds are in the units of its types. Keys of a whole file may be among its fields.
-    If it is not `strict`, conditions about columns that are not there, or cannot be compared with the literal, rule
-    nothing out: the schemas of the files of a data set may differ. Else they are a UsageError.
+    `strict`: conditions about columns that are not there, or cannot be compared with the literal, are a UsageError.
+    Otherwise they rule nothing out: the schemas of the files of a data set may differ.
     """
 
     def __init__(self, filter: Any, schema: Schema, *, strict: bool = True) -> None:
@@ -177,14 +177,14 @@ class Pruner:
         return tuple(self._paths)
 
     def keeps(self, statistics: Mapping[str, ColumnStatistics] | None, keys: Mapping[str, Any] | None = None) -> bool:
-        """Whether a batch of these statistics (None: not known) has to be read; False only if no row of it can pass.
+        """Whether a batch with these statistics (None: not known) has to be read; False only if no row in it can pass.
 
         `keys` are columns that have this one value (None: null) in all rows of the file.
         """
         return self._test(statistics, keys or {})
 
     def _compiled(self, part: Condition | Several) -> Test:
-        """A test that fails only if no row can pass."""
+        """Return a test that fails only if no row can pass."""
         if isinstance(part, Condition):
             return self._condition(part)
         tests, some = [self._compiled(each) for each in part.parts], part.word == "or"
@@ -248,9 +248,10 @@ class Pruner:
 
 
 def _inside(kind: at.DataType, op: str, ends: list[Ends | None], null: bool, flipped: bool) -> ColumnTest:
-    """Whether a value may be in one of some ranges, or null where that passes.
+    """Return a test: whether a value may be in one of some ranges, or null if nulls pass.
 
-    `flipped`: it is the opposite of a comparison, which all values pass by the rule that NaN compares with nothing.
+    `flipped`: the condition is the opposite of a comparison. By the rule that NaN compares with nothing, all NaN pass
+    it, and all values pass it if the literal is NaN.
     """
     floats = isinstance(kind, at.FloatingPoint)
     known = [each for each in ends if each is not None and not (flipped and floats and each[0][0] == NAN)]
@@ -270,8 +271,8 @@ def _inside(kind: at.DataType, op: str, ends: list[Ends | None], null: bool, fli
 
 
 def _outside(kind: at.DataType, op: str, ends: list[Ends | None], listed: bool) -> ColumnTest:
-    """Whether a value may be in none of some ranges; a null may, if these are of a list."""
-    # Only of what a literal is for sure. Some take the two zeros for different values of a list.
+    """Return a test: whether a value may be outside of all ranges; a null may be, if the literals are a list."""
+    # Only exact literals rule values out. For some libraries the two zeros are different values of a list.
     sure = [each for each in ends if each is not None and each[0] == each[1] and each[0][0] == each[0][1]]
     if listed and isinstance(kind, at.FloatingPoint):
         sure = [each for each in sure if each[0][0] != 0]
@@ -288,12 +289,12 @@ def _outside(kind: at.DataType, op: str, ends: list[Ends | None], listed: bool) 
 
 
 def fields_at(fields: Sequence[at.Field], path: str) -> list[at.Field]:
-    """The fields that a path may mean."""
+    """Return the fields that a path may mean."""
     return [field for _, field in places_at(fields, path)]
 
 
 def places_at(fields: Sequence[at.Field], path: str) -> list[tuple[tuple[int, ...], at.Field]]:
-    """The same, each with its number among the columns, then among the members of the struct, and so on."""
+    """Return such fields with their places: the number of the column, then that of the struct's member, and so on."""
     found: list[tuple[tuple[int, ...], at.Field]] = [
         ((i,), field) for i, field in enumerate(fields) if field.name == path
     ]

@@ -1,4 +1,4 @@
-"""Which elements of a column lie in ranges of values: what comparisons of filters are made of."""
+"""Finds the elements of a column that lie in ranges of values; see ``filters/ranges.pyx``."""
 
 from typing import Any
 

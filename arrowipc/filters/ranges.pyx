@@ -1,10 +1,10 @@
-"""Which elements of a column lie in ranges of values: what comparisons of filters are made of.
+"""Finds the elements of a column that lie in ranges of values: every comparison of a filter is such a search.
 
 Numbers, times and booleans are compared as integers that have the same order; text and binary as bytes, the first eight
 of them as one number. Floats have one order: NaN equals NaN and is above all others, and the two zeros are equal. A
-null lies in no range, and not outside of any.
+null lies neither inside nor outside of a range.
 
-Marks are bits in words of 64, of which those behind the last element mean nothing.
+Marks are bits in words of 64; the bits behind the last element mean nothing.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -48,7 +48,7 @@ cdef enum Kind:
 
 
 cdef inline int64_t key_at(const uint8_t* p, int64_t i, int32_t width, int kind) noexcept nogil:
-    """An integer that has the order of value `i`."""
+    """Return the key of value `i`: an integer that sorts as the value does."""
     if kind == FLOATS:
         return float_key(load_unsigned(p + i * width, width), width)
     if kind == SIGNED:
@@ -59,7 +59,7 @@ cdef inline int64_t key_at(const uint8_t* p, int64_t i, int32_t width, int kind)
 
 
 cdef inline bint holds(const Ranges* ranges, int64_t key) noexcept nogil:
-    """Whether one of several ranges holds a key: the last that begins at or below it."""
+    """Whether one of several ranges contains a key: only the last one that begins at or below it can."""
     cdef int64_t low = 0, high = ranges.count, middle
     while low < high:
         middle = (low + high) >> 1
@@ -72,11 +72,11 @@ cdef inline bint holds(const Ranges* ranges, int64_t key) noexcept nogil:
 
 cdef inline uint8_t marks_of_keys(const uint8_t* p, int64_t count, int32_t width, int kind, uint64_t low,
                                   uint64_t size) noexcept nogil:
-    """A bit for each of up to eight numbers, on for those whose keys are `low` to `size` above it."""
+    """Return a bit for each of up to eight numbers, set for keys from `low` to `low + size`."""
     cdef uint8_t marks = 0, inside
     cdef int64_t i
     for i in range(count):
-        # One comparison for both ends: below the first one the difference wraps.
+        # One comparison checks both ends: for a key below `low` the difference wraps.
         inside = <uint64_t> key_at(p, i, width, kind) - low <= size
         marks |= inside << i
     return marks
@@ -100,14 +100,14 @@ cdef inline void mark_keys(uint8_t* out, const uint8_t* p, int64_t count, int32_
 
 cdef void mark_numbers(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count,
                        const Ranges* ranges) noexcept nogil:
-    """Set the bits of the numbers that lie in one of the ranges, one at least."""
+    """Set the bits of the numbers that lie in one of the ranges; there is at least one range."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef int32_t width = field.width
     cdef const uint8_t* p = d.extents[field.first_buffer + 1].data + at * width
     cdef int kind = FLOATS if field.type == Type_FloatingPoint else SIGNED
     if field.type == Type_Int and not field.flags & FIELD_SIGNED:
         kind = UNSIGNED
-    # A loop for each width and kind: a constant is no comparison in it.
+    # Each width and kind has its own loop, in which they are constants and need no comparisons.
     if kind == FLOATS:
         if width == 8:
             mark_keys(out, p, count, 8, FLOATS, ranges)
@@ -142,9 +142,9 @@ cdef inline int compare_words(const uint8_t* a, int64_t n, const uint8_t* b, int
 
 
 cdef inline uint64_t word_key(const uint8_t* data, int64_t size, int64_t room) noexcept nogil:
-    """The first eight bytes of a word as a number, zeros behind its end: words of different keys have their order.
+    """Return the first eight bytes of a word as a number, with zeros behind its end; words sort as different keys do.
 
-    `room` bytes can be read, of which the word has the first `size`.
+    `room` bytes can be read; the first `size` of them are the word.
     """
     cdef uint64_t key = 0
     cdef int64_t i
@@ -167,7 +167,7 @@ cdef struct Words:
     const Bound* starts     # included
     const Bound* stops      # not included
     int64_t count
-    bint one                # the only range has one word
+    bint one                # there is one range, which contains one word
 
 
 cdef inline bint is_word(const uint8_t* data, int64_t size, int64_t room, const Bound* word) noexcept nogil:
@@ -190,7 +190,7 @@ cdef inline bint lies_in(const uint8_t* data, int64_t size, int64_t room, const 
 
 cdef inline bint mark_texts(loose_u64* out, const Extent* buffers, int32_t width, int64_t at, int64_t count,
                             const Words* words, bint one) noexcept nogil:
-    """Mark what `mark_each_word` marks, and nulls, in a layout with offsets; False: these are not sound."""
+    """Mark what `mark_each_word` marks, and perhaps nulls, in a layout with offsets; False: the offsets are broken."""
     cdef const uint8_t* data
     cdef const uint8_t* offsets = buffers[0].data + at * width
     cdef int64_t limit = buffers[1].size, start, end, first, i
@@ -232,7 +232,7 @@ cdef int mark_each_word(uint8_t* out, const ColumnsData* d, int32_t f, int64_t a
             data = fixed + (at + i) * size
         elif word_span(d, f, at + i, &data, &size, fault) < 0:
             return -1
-        # A view that holds its word has twelve bytes for it.
+        # A view that contains its word has twelve bytes for it.
         room = max(size, <int64_t> 12) if field.layout == LAYOUT_VIEW else size
         if is_word(data, size, room, words.starts) if words.one else lies_in(data, size, room, words):
             set_bit(out, i)
@@ -241,12 +241,12 @@ cdef int mark_each_word(uint8_t* out, const ColumnsData* d, int32_t f, int64_t a
 
 cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, int64_t count, const Words* words,
                     Fault* fault) noexcept nogil:
-    """Set the bits of the words that lie in one of the ranges; those of nulls mean nothing."""
+    """Set the bits of the words that lie in one of the ranges; the bits of nulls mean nothing."""
     cdef const Extent* buffers = &d.extents[d.plan.fields[f].first_buffer + 1]
     cdef loose_u64* marks = <loose_u64*> out
     cdef int layout = d.plan.fields[f].layout
     cdef bint done = False
-    # A loop for each: a constant is no comparison in it.
+    # Each case has its own loop, with constants that need no comparisons.
     if layout == LAYOUT_VAR32 and words.one:
         done = mark_texts(marks, buffers, 4, at, count, words, True)
     elif layout == LAYOUT_VAR32:
@@ -257,7 +257,7 @@ cdef int mark_words(uint8_t* out, const ColumnsData* d, int32_t f, int64_t at, i
 
 
 cdef Memory words_of(list bounds):
-    """The addresses and sizes of texts in bytes, which the caller holds; None is above all."""
+    """Return the addresses and sizes of bytes objects, which the caller keeps alive; None is above all words."""
     cdef Memory out = Memory(len(bounds) * sizeof(Bound))
     cdef int64_t i
     cdef const uint8_t* data
@@ -272,10 +272,10 @@ cdef Memory words_of(list bounds):
 
 
 cdef class Marker:
-    """Marks of the elements that lie in some ranges (`inverted`: in none), for columns of one type.
+    """Marks the elements that lie in some ranges (`inverted`: in none), for columns of one type.
 
-    Ranges are disjoint and rising. Of integers both ends are included, of bytes the second is not, and None is no end.
-    None instead of ranges: every element that is not null.
+    Ranges are disjoint and rising. Ranges of integers include both ends; ranges of bytes do not include the second one,
+    which is None for no end. None instead of ranges marks every element that is not null.
     """
 
     cdef list starts, stops     # ends of ranges: integers, or bytes
@@ -293,7 +293,7 @@ cdef class Marker:
             self.lows, self.highs = integers_of(self.starts), integers_of(self.stops)
 
     def marks(self, Array array not None):
-        """Return a bit for each element, on for those that are marked; a FormatError if values are broken."""
+        """Return a bit for each element, set for those that are marked; raise a FormatError if values are broken."""
         cdef const ColumnsData* d = &array.columns.d
         cdef int layout = d.plan.fields[array.index].layout
         cdef Memory out = new_marks(array.length)
@@ -317,7 +317,7 @@ cdef class Marker:
         cdef Words words = Words(<const Bound*> self.lows.data, <const Bound*> self.highs.data, count, False)
         cdef Fault fault
         cdef int found = 0
-        # There is none for an empty list of literals, which every type takes.
+        # There are no ranges for an empty list of literals, which fits every type.
         if ranges.count and (LAYOUT_VAR32 <= field.layout <= LAYOUT_VIEW or field.type == Type_FixedSizeBinary):
             words.one = count == 1 and self.stops[0] == self.starts[0] + b"\0"
             with nogil:
@@ -330,7 +330,7 @@ cdef class Marker:
             with nogil:
                 mark_numbers(out.data, d, array.index, array.offset, array.length, &ranges)
         elif ranges.count:
-            # Decimals of many digits, whose bounds are their unscaled values.
+            # These are decimals of many digits; their ranges are unscaled values.
             self.of_decimals(array, out.data)
         if self.inverted:
             invert_marks(out)
@@ -348,7 +348,7 @@ cdef class Marker:
         return 0
 
     cdef int of_indices(self, Array array, uint8_t* out) except -1:
-        """Of dictionary-encoded elements: the mark of the value that an index stands for."""
+        """Mark dictionary-encoded elements: each has the mark of the value that its index refers to."""
         cdef const ColumnsData* d = &array.columns.d
         cdef const uint8_t* valid = validity(d, array.index)
         cdef Array dictionary = dictionary_array(array.columns, array.index)
@@ -382,7 +382,7 @@ cdef class Marker:
 
 
 cdef Memory new_marks(int64_t count):
-    """A bit for each of `count` elements, in words; all are off."""
+    """Make a bit for each of `count` elements, in words; none is set."""
     cdef Memory out = Memory(round_up(bitmap_bytes(count), 8) + SLACK)
     out.size = round_up(bitmap_bytes(count), 8)
     memset(out.data, 0, out.size + SLACK)
@@ -390,7 +390,7 @@ cdef Memory new_marks(int64_t count):
 
 
 cdef void drop_nulls(Memory marks, Array array) noexcept:
-    """Take the marks of elements that are null back."""
+    """Clear the marks of elements that are null."""
     cdef const uint8_t* valid = validity(&array.columns.d, array.index)
     cdef loose_u64* words = <loose_u64*> marks.data
     cdef int64_t at, count
@@ -406,7 +406,7 @@ cdef void drop_nulls(Memory marks, Array array) noexcept:
 
 
 cdef Memory integers_of(list bounds):
-    """Bounds of keys; those of decimals of many digits may not fit, and stay a list."""
+    """Store ends of ranges as int64; those of decimals of many digits may not fit, and are taken from the list."""
     cdef Memory out = Memory(8 * len(bounds))
     cdef int64_t i
     for i, bound in enumerate(bounds):
@@ -415,14 +415,14 @@ cdef Memory integers_of(list bounds):
 
 
 def members_marked(Array array not None, Memory marks not None):
-    """Take the marks back where a struct, whose member they belong to, is null."""
+    """Clear the marks of a struct's member where the struct is null."""
     if array.length > 64 * (marks.size >> 3):
         raise UsageError(f"expected marks of {array.length:,} elements, found those of {8 * marks.size:,}")
     drop_nulls(marks, array)
 
 
 def combine_marks(Memory marks not None, Memory others not None, bint both):
-    """Keep the marks that are in `both`, or in one of them."""
+    """Intersect `marks` with `others` (`both`), or unite them."""
     cdef loose_u64* words = <loose_u64*> marks.data
     cdef const loose_u64* more = <const loose_u64*> others.data
     cdef int64_t i
@@ -431,7 +431,7 @@ def combine_marks(Memory marks not None, Memory others not None, bint both):
 
 
 def invert_marks(Memory marks not None):
-    """Invert the marks; those behind the last element mean nothing."""
+    """Invert the marks; the bits behind the last element mean nothing."""
     cdef loose_u64* words = <loose_u64*> marks.data
     cdef int64_t i
     for i in range(marks.size >> 3):
@@ -439,7 +439,7 @@ def invert_marks(Memory marks not None):
 
 
 def marks_of_all(int64_t count, bint marked):
-    """Return marks of all of `count` elements, or of none."""
+    """Return marks for `count` elements: all are set, or none is."""
     cdef Memory out = new_marks(count)
     if marked:
         append_ones(out.data, 0, count)

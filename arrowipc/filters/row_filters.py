@@ -1,6 +1,6 @@
-"""Which rows pass a filter: the conditions of :mod:`arrowipc.filters.pruning`, evaluated exactly.
+"""Finds the rows that pass a filter: evaluates the conditions of :mod:`arrowipc.filters.pruning` exactly.
 
-A null passes ``is_null`` and nothing else. Numbers compare by their exact values, floats in one order: NaN equals NaN
+A null passes ``is_null`` and nothing else. Numbers compare by their exact values. Floats have one order: NaN equals NaN
 and is above all others, and the two zeros are equal.
 """
 
@@ -29,10 +29,10 @@ INT64 = -(1 << 63), (1 << 63) - 1
 
 
 class RowFilter:
-    """The rows of batches that pass a filter; None lets all pass.
+    """Finds the rows of batches that pass a filter; None lets all pass.
 
-    If it is not `strict`, no row passes a condition about a column that is not there, or cannot be compared with the
-    literal, but by ``is_null``. Else that is a UsageError.
+    `strict`: a condition about a column that is not there, or cannot be compared with the literal, is a UsageError.
+    Otherwise no row passes such a condition, except ``is_null``.
     """
 
     def __init__(self, filter: Any, schema: Schema, *, strict: bool = True) -> None:
@@ -41,11 +41,11 @@ class RowFilter:
         self._test = self._compiled(parsed(filter))
 
     def rows(self, batch: RecordBatch) -> Any:
-        """Return the numbers of the rows that pass, rising: a buffer of int64; a FormatError if values are broken."""
+        """Return the rising numbers of the rows that pass: a buffer of int64; a FormatError if values are broken."""
         return marked_rows(self._test(batch), len(batch))
 
     def apply(self, batch: RecordBatch) -> RecordBatch:
-        """Return the rows that pass; the batch itself if these are all."""
+        """Return the rows that pass; the batch itself if all do."""
         return keep_marked(batch, self._test(batch), True)
 
     def _compiled(self, part: Condition | Several) -> Callable[[RecordBatch], Marks]:
@@ -71,7 +71,7 @@ class RowFilter:
         if len(found) != 1:
             return lambda batch: marks_of_all(len(batch), op == "is_null")
         places, field = found[0]
-        ranges = None  # all that is not null
+        ranges = None  # all elements that are not null
         if op not in ("is_null", "is_not_null"):
             try:
                 ranges = stored_ranges(stored_type(field.type), op, part.literals[0])
@@ -97,7 +97,7 @@ class RowFilter:
 
 
 def stored_ranges(kind: at.DataType, op: str, literal: Any) -> list[Range]:
-    """The ranges of a comparison, or of its opposite where that is ``!=`` or ``not in``, as `marked` takes them."""
+    """Return the ranges of a comparison for a `Marker`; for ``!=`` and ``not in``, those of the opposite."""
     literals = [each for each in literal if each is not None] if op in ("in", "not in") else [literal]
     op = op if op in ("<", "<=", ">", ">=", "starts_with") else "=="
     keys = [keys_of(kind, each) for each in literals]

@@ -33,15 +33,15 @@ members of structs have statistics of their own, names that would mean two colum
 ``nan``
     Of floating-point columns: whether there is a NaN.
 
-The footer of a file has the same of all its batches, side by side, so that one read tells all: under the same key the
-Base64 of zlib's compression of JSON. In it ``rows`` and each part of a column but its ``kind`` are lists with an entry
+The footer of a file has the statistics of all its batches, so that one read is enough: under the same key it has the
+Base64 of zlib's compression of JSON. In it ``rows`` and each part of a column except ``kind`` are lists with an entry
 for each batch (null: not there). ``last_block`` is the file's last batch as the footer stores it, in hexadecimal::
 
     {"v": 1, "last_block": "...", "names": 168924141, "rows": [3, 4], "columns": {
         "id": {"nulls": [0, 0], "kind": "int", "min": [1, 10], "max": [9, 12]}}}
 
-Statistics belong to the message that they lie in: no `RecordBatch` has them, so that whatever is made of one cannot
-carry those of other rows, and no writer writes any that it did not compute.
+Statistics belong to the message that contains them. No `RecordBatch` has them, so batches that are made of one cannot
+carry statistics of other rows, and a writer writes only statistics that it has computed.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def compute_statistics(batch: RecordBatch, columns: Iterable[str] | None = None)
 
 
 def names_of(columns: Iterable[str]) -> list[str]:
-    """Names that a caller gives of the columns whose statistics are wanted."""
+    """Return the names of the columns whose statistics a caller wants, as a list."""
     if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
         raise UsageError(f"statistics: expected True, False or names of columns, found {described(columns)}")
     return [check_text("statistics: each column", each) for each in items_of("statistics", columns)]
@@ -155,11 +155,11 @@ def _check_names(names: Iterable[str], schema: Schema) -> None:
 
 
 class Annotator:
-    """Adds their statistics to the metadata of batches on their way out: of all columns (True), or of some."""
+    """Adds statistics of all columns (True), or of some, to the metadata of batches that are written."""
 
     __slots__ = ("_collector", "_last", "_mark", "_names", "file")
 
-    #: The `sources.file_statistics.FileStatistics` that collects them for a footer too; None: nothing does.
+    #: The `sources.file_statistics.FileStatistics` that also collects them for a footer; None: there is no footer.
     file: Any
 
     def __init__(self, columns: bool | Iterable[str]) -> None:
@@ -177,7 +177,7 @@ class Annotator:
             self.file.begin(schema)
 
     def written(self) -> None:
-        """What was annotated last is in the file."""
+        """Tell `file` that the batch that was annotated last is now in the file."""
         if self.file is not None:
             self.file.add(*self._last)
 
@@ -193,27 +193,27 @@ class Annotator:
 # -- writing -------------------------------------------------------------------------------------------------
 
 
-# Made once: JSON of a few columns takes less time than to make one.
+# The encoder is made once: making it takes longer than encoding a few columns.
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def encode_statistics(entries: dict[str, dict[str, Any]], rows: int, mark: int) -> bytes:
-    """The value that belongs to `STATISTICS_KEY`; `mark` is `mark_of` the schema."""
+    """Return the value for `STATISTICS_KEY`; `mark` is `mark_of` the schema."""
     return _TO_JSON({"v": VERSION, "rows": rows, "names": mark, "columns": entries}).encode()
 
 
 def entries_of(found: Iterable[Found]) -> dict[str, dict[str, Any]]:
-    """What is written of each column, by its path."""
+    """Return the JSON object of each column, by its path."""
     return {each[0]: _entry(*each[1:]) for each in found}
 
 
 def mark_of(schema: Schema) -> int:
-    """A number that is another one, almost certainly, for columns of other names or in another order."""
+    """Return a number that almost certainly differs for columns of other names or in another order."""
     return crc32("\0".join(paths_of(schema)).encode())
 
 
 def paths_of(schema: Schema) -> list[str]:
-    """The paths of all columns and members of structs, in depth-first order."""
+    """Return the paths of all columns and members of structs, in depth-first order."""
     found: list[str] = []
     left: list[tuple[at.Field, str]] = [(field, "") for field in reversed(schema.fields)]
     while left:
@@ -246,7 +246,7 @@ def _entry(
 
 
 def _outward(value: Any) -> Any:
-    """A bound as JSON has it."""
+    """Return a bound as it is written in JSON."""
     if isinstance(value, bytes):
         return b2a_base64(value, newline=False).decode()
     whole = not isinstance(value, int) or -SAFE <= value <= SAFE
@@ -257,10 +257,10 @@ def _outward(value: Any) -> Any:
 
 
 def statistics_in(metadata: KeyValueMetadata, mark: int, own_rows: int) -> dict[str, ColumnStatistics] | None:
-    """The statistics in the metadata of a message; `mark` is `mark_of` its schema, `own_rows` are its rows.
+    """Return the statistics in the metadata of a message; `mark` is `mark_of` its schema, `own_rows` are its rows.
 
-    None: there are none, they are not of the form that this version knows, or those of another message, which a tool
-    copied. A column of which something makes no sense is left out.
+    None: there are none, their form is not that of this version, or a tool copied them from another message. A column
+    with an invalid part is left out.
     """
     values = [value for key, value in metadata.pairs if key == STATISTICS_KEY]
     document = document_of(values[0], mark) if len(values) == 1 else None
@@ -276,9 +276,9 @@ def statistics_in(metadata: KeyValueMetadata, mark: int, own_rows: int) -> dict[
 
 
 def document_of(text: bytes, mark: int) -> dict[str, Any] | None:
-    """The JSON object of statistics of this version, for columns of this mark; None for anything else."""
+    """Return the JSON object of statistics of this version, for columns of this mark; None for anything else."""
     try:
-        document = json.loads(text, parse_constant=_refuse)  # NaN and Infinity are Python's own idea of JSON
+        document = json.loads(text, parse_constant=_refuse)  # NaN and Infinity are not JSON, but Python reads them
     except (ValueError, RecursionError):
         return None
     if not isinstance(document, dict) or type(document.get("v")) is not int or document["v"] != VERSION:
@@ -291,9 +291,9 @@ def _refuse(name: str) -> Any:
 
 
 def listed(column: Any, rows: list[int]) -> list[ColumnStatistics]:
-    """What a column of a document says of each batch; nothing if any of it makes no sense.
+    """Return the statistics of each batch for one column of a document; an empty list if any part is invalid.
 
-    `rows` are those of the batches; parts of the column but its kind are lists of as many values.
+    `rows` are those of the batches; all parts of the column except its kind are lists of as many values.
     """
     count = len(rows)
     if not isinstance(column, dict):
@@ -328,7 +328,7 @@ def _only(values: list[Any], kind: type) -> bool:
 
 
 def _bounds(column: dict[str, Any], values: list[Any]) -> list[Any]:
-    """Bounds as they come in, which are often what they are."""
+    """Return the bounds that the JSON values of a column stand for; most kinds need no conversion."""
     if _only(values, type(None)):
         return values
     kind = column["kind"]
@@ -360,5 +360,5 @@ def _binary_in(value: Any) -> bytes:
 
 
 _KIND_OF = {bool: "bool", int: "int", float: "float", str: "text", bytes: "binary"}
-#: What JSON has of a kind, in most cases.
+#: Kinds -> the type of their JSON values that need no conversion.
 _KINDS = {"bool": bool, "int": int, "float": float}

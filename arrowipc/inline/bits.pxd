@@ -10,7 +10,7 @@ cdef enum:
 
 
 cdef inline uint64_t ones(int64_t count) noexcept nogil:
-    """`count` (0..63) low bits set."""
+    """Return a word whose `count` (0..63) low bits are set."""
     return (<uint64_t> 1 << count) - 1
 
 
@@ -22,12 +22,12 @@ cdef inline void store_bits(uint8_t* out, int64_t at, uint64_t word) noexcept no
 
 
 cdef inline uint64_t load_bits(const uint8_t* bits, int64_t at, int64_t count) noexcept nogil:
-    """1 to 56 bits from bit `at` on."""
+    """Load 1 to 56 bits from bit `at` on."""
     return (load_few(bits + (at >> 3), ((at & 7) + count + 7) >> 3) >> (at & 7)) & ones(count)
 
 
 cdef inline int64_t append_shifted(uint8_t* out, const uint8_t* bits, int64_t shift, int64_t count) noexcept nogil:
-    """Put words of bits[shift:] at bit 0, and return how many bits; the last words of `count` bits are not read."""
+    """Put whole words of bits[shift:] at bit 0; return how many bits: all of `count` but the last 64 to 127."""
     cdef int64_t i, words = (count - 64) >> 6
     for i in range(words):
         (<loose_u64*> out)[i] = ((<const loose_u64*> bits)[i] >> shift
@@ -40,7 +40,7 @@ cdef inline void append_bits(uint8_t* out, int64_t at, const uint8_t* bits, int6
     """Put bits[start : start + count] at bit `at`."""
     cdef int64_t take, shift
     if count >= 128:
-        take = -at & 7  # from here on whole bytes are written
+        take = -at & 7  # after these bits, whole bytes are written
         store_bits(out, at, load_bits(bits, start, 8) & ones(take))
         at += take
         start += take
@@ -77,7 +77,7 @@ cdef inline void append_ones(uint8_t* out, int64_t at, int64_t count) noexcept n
 
 
 cdef inline int64_t load_int(const uint8_t* p, int64_t i, int32_t width) noexcept nogil:
-    """Signed integer i of `width` bytes each."""
+    """Load the signed integer i of several of `width` bytes each."""
     if width == 4:
         return (<const loose_i32*> p)[i]
     if width == 8:
@@ -99,13 +99,13 @@ cdef inline void store_int(uint8_t* p, int64_t i, int32_t width, int64_t value) 
 
 
 cdef inline int64_t largest(int32_t width, bint signed) noexcept nogil:
-    """Largest value of an integer of `width` bytes, as far as int64 reaches."""
+    """Return the largest value of an integer of `width` bytes, as far as int64 reaches."""
     return INT64_MAX if width == 8 else (<int64_t> 1 << (8 * width - signed)) - 1
 
 
 cdef inline void shift_offsets(uint8_t* out, const uint8_t* offsets, int64_t count, int32_t width,
                                int64_t shift) noexcept nogil:
-    """Offsets, each `shift` higher; those that are wrong stay so. Unsigned, because they may wrap."""
+    """Copy offsets, each `shift` higher; wrong ones stay wrong. The sum is unsigned, because it may wrap."""
     cdef int64_t i
     if width == 4:
         for i in range(count):

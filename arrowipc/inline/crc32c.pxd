@@ -6,7 +6,7 @@ cdef extern from * nogil:
     #include <stdint.h>
     #include <string.h>
 
-    /* What a processor has: the product of two polynomials of 64 bits, and the register's step by a word or a byte. */
+    /* Instructions of processors: the product of two polynomials of 64 bits; the register's step by a word or byte. */
     #if defined(__GNUC__) && defined(__x86_64__)
     #include <immintrin.h>
     #ifdef __clang__        /* For GCC, these steps are a part of SSE 4.2. */
@@ -91,9 +91,9 @@ cdef extern from * nogil:
 
     typedef uint64_t crc_pair __attribute__((vector_size(16)));
 
-    /* Of 128 bytes and more. */
+    /* For 128 bytes and more. */
     CRC_FOLDED static uint32_t crc_folded(uint32_t c, const uint8_t *p, int64_t n) {
-        /* x^(512 + 31) and x^(512 - 33) move by 64 bytes; four at once, as a product takes 2 to 7 cycles */
+        /* x^(512 + 31) and x^(512 - 33) move by 64 bytes; four products at once, because one takes 2 to 7 cycles */
         crc_pair x[4], next, k = {0x740EEF02u, 0x9E4ADDF8u};
         memcpy(x, p, 64);
         x[0][0] ^= c;
@@ -107,7 +107,7 @@ cdef extern from * nogil:
     #endif
 
     #if defined(CRC_AVX)
-    /* The same for each 128 bits. */
+    /* Fold each 128 bits as above. */
     CRC_AVX static inline __m512i crc_fold_wide(__m512i x, __m512i k, __m512i next) {
         return _mm512_ternarylogic_epi64(
             _mm512_clmulepi64_epi128(x, k, 0), _mm512_clmulepi64_epi128(x, k, 0x11), next, 0x96);
@@ -163,11 +163,12 @@ cdef extern from * nogil:
         return crc_portable(c, p, n);
     }
     """
-    # Once, before anything else.
+    # Make the tables, once, before anything else is called.
     void crc_init()
-    # The register after `n` more bytes; it begins as ~0, and the CRC is its complement.
+    # Return the register after `n` more bytes; it begins as ~0, and the CRC is its complement.
     uint32_t crc_next(uint32_t register, const uint8_t* p, int64_t n)
     # The register moves past `n` bytes of zeros when it is multiplied by crc_power(n).
     uint32_t crc_power(int64_t n)
     uint32_t crc_times(uint32_t a, uint32_t b)
+    # Do what `crc_next` does, by tables.
     uint32_t crc_portable(uint32_t register, const uint8_t* p, int64_t n)

@@ -1,5 +1,5 @@
-# The C functions and macros of datetime, for modules that import it when they first need it. Not cpython.datetime: to
-# cimport that is to import datetime together with the module, which takes 5 ms.
+# The C functions and macros of datetime, for modules that import it when they first need it. A module that cimports
+# cpython.datetime instead imports datetime when it is loaded, which takes 5 ms.
 from cpython.object cimport PyObject
 
 cdef extern from *:
@@ -12,7 +12,7 @@ cdef extern from *:
         return PyDateTimeAPI == NULL ? -1 : 0;
     }
     """
-    # Each module calls this before it uses anything else of these.
+    # Each module calls this before it uses anything below.
     int import_datetime "arrowipc_import_datetime"() except -1
     PyObject* UTC "PyDateTime_TimeZone_UTC"
     object new_timedelta "PyDelta_FromDSU"(int days, int seconds, int microseconds)

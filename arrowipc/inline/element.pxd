@@ -1,7 +1,7 @@
 # Where one element of a column lies: offsets, views, indices, codes and run ends, checked as they are read.
 #
-# Positions (`at`) are physical: node.offset and the offsets of parents are in them, and they are inside the
-# node, which `check_sizes` has measured; so the words read here exist, and only what they say is in doubt.
+# Positions (`at`) are physical: they include node.offset and the offsets of parents. They lie inside the node, which
+# `check_sizes` has measured. So the words read here exist, and only their values are untrusted.
 from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from arrowipc.inline.bits cimport load_int
@@ -18,7 +18,7 @@ from arrowipc.inline.plan cimport (
 
 
 cdef inline const uint8_t* validity(const ColumnsData* d, int32_t f) noexcept nogil:
-    """The validity bitmap of a field; NULL: nothing is null, or the layout has none, as that of a null column."""
+    """Return the validity bitmap of a field; NULL if nothing is null, or if its layout (e.g. null columns) has none."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     return d.extents[field.first_buffer].data if LAYOUTS[field.layout].has_validity else NULL
 
@@ -34,7 +34,7 @@ cdef inline uint64_t load_unsigned(const uint8_t* p, int32_t width) noexcept nog
 
 
 cdef inline int64_t float_key(uint64_t bits, int32_t width) noexcept nogil:
-    """An integer with the order of floats of some width: NaN equals NaN and is above all, both zeros are 0."""
+    """Return an integer that sorts as floats of that width do: NaN equals NaN and is above all; -0.0 equals 0.0."""
     cdef uint64_t sign = <uint64_t> 1 << (8 * width - 1), size = bits & (sign - 1)
     cdef uint64_t infinite = (sign - 1) & ~((<uint64_t> 1 << (52 if width == 8 else 23 if width == 4 else 10)) - 1)
     cdef int64_t below = -<int64_t> (bits >> (8 * width - 1))
@@ -43,9 +43,9 @@ cdef inline int64_t float_key(uint64_t bits, int32_t width) noexcept nogil:
 
 cdef inline int span(const ColumnsData* d, int32_t f, int64_t at, int64_t* start, int64_t* size,
                      Fault* fault) noexcept nogil:
-    """The bytes (of text and binary) or the child's elements (of lists) that element `at` stands for.
+    """Find the bytes (of text and binary) or the child's elements (of lists) that element `at` consists of.
 
-    Starts of elements count from the child's own offset.
+    The start of elements is relative to the child's own offset.
     """
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const Extent* extent = &d.extents[field.first_buffer]
@@ -85,7 +85,7 @@ cdef inline int span(const ColumnsData* d, int32_t f, int64_t at, int64_t* start
 
 cdef inline int view_span(const ColumnsData* d, int32_t f, int64_t at, const uint8_t** data, int64_t* size,
                           Fault* fault) noexcept nogil:
-    """The bytes behind a view."""
+    """Find the bytes that a view points at."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* view = d.extents[field.first_buffer + 1].data + 16 * at
     cdef const Extent* extent
@@ -109,7 +109,7 @@ cdef inline int view_span(const ColumnsData* d, int32_t f, int64_t at, const uin
 
 cdef inline int word_span(const ColumnsData* d, int32_t f, int64_t at, const uint8_t** data, int64_t* size,
                           Fault* fault) noexcept nogil:
-    """The bytes of a text or binary value, of any of the layouts."""
+    """Find the bytes of a text or binary value, in any of its layouts."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const Extent* extent = &d.extents[field.first_buffer]
     cdef int64_t start
@@ -124,7 +124,7 @@ cdef inline int word_span(const ColumnsData* d, int32_t f, int64_t at, const uin
 
 cdef inline int index_at(const ColumnsData* d, int32_t f, int64_t at, int64_t count, int64_t* index,
                          Fault* fault) noexcept nogil:
-    """The dictionary index at `at`, inside a dictionary of `count` values."""
+    """Read the dictionary index at `at`, and check that it lies inside a dictionary of `count` values."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* p = d.extents[field.first_buffer + 1].data + at * field.width
     # An unsigned index above 2^63 turns negative here, and is refused with the others.
@@ -139,7 +139,7 @@ cdef inline int index_at(const ColumnsData* d, int32_t f, int64_t at, int64_t co
 
 cdef inline int member_at(const ColumnsData* d, int32_t f, int64_t at, int32_t* child, int64_t* element,
                           Fault* fault) noexcept nogil:
-    """Which child of a union holds element `at`, and at which physical position of the child."""
+    """Find the child of a union that holds element `at`, and the physical position in that child."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const Extent* extent = &d.extents[field.first_buffer]
     cdef int8_t code = <int8_t> extent[0].data[at]
@@ -160,13 +160,13 @@ cdef inline int member_at(const ColumnsData* d, int32_t f, int64_t at, int32_t* 
 
 
 cdef inline int64_t run_end(const ColumnsData* d, int32_t f, int64_t run) noexcept nogil:
-    """Where run `run` of the run-end encoded field `f` stops, in logical positions."""
+    """Return the logical position where run `run` of the run-end encoded field `f` ends."""
     cdef const FieldPlan* ends = &d.plan.fields[f + 1]
     return load_int(d.extents[ends.first_buffer + 1].data, d.nodes[f + 1].offset + run, ends.width)
 
 
 cdef inline int64_t find_run(const ColumnsData* d, int32_t f, int64_t at) noexcept nogil:
-    """The first run that stops after `at`; the number of runs when none does. Any run ends give an answer."""
+    """Return the first run that ends after `at`, or the number of runs. Invalid run ends give some answer, too."""
     cdef int64_t low = 0, high = d.nodes[f + 1].length, middle
     while low < high:
         middle = low + (high - low) // 2
@@ -179,10 +179,10 @@ cdef inline int64_t find_run(const ColumnsData* d, int32_t f, int64_t at) noexce
 
 cdef inline int next_run(const ColumnsData* d, int32_t f, int64_t run, int64_t at, int64_t* end,
                          Fault* fault) noexcept nogil:
-    """Where run `run` stops, which must exist and stop after `at`."""
+    """Find where run `run` ends; it must exist and end after `at`."""
     cdef int64_t count = d.nodes[f + 1].length
     if run >= count:
-        # The field says more rows than its runs have.
+        # The field claims more rows than its runs have.
         return fail(fault, FAULT_RUN_END, f, -1, count - 1, run_end(d, f, count - 1) if count else 0, at + 1)
     end[0] = run_end(d, f, run)
     if end[0] <= at:

@@ -1,4 +1,4 @@
-# What a kernel found wrong, as numbers; `_core.raise_fault` puts it into words.
+# An error that a kernel found, as numbers; `_core.raise_fault` makes a message of it.
 from libc.stdint cimport int32_t, int64_t
 
 cdef enum FaultCode:
@@ -57,7 +57,7 @@ cdef enum FaultCode:
     FAULT_PREFIX             # the 8-byte uncompressed length is absent or negative
     FAULT_MEMORY             # an allocation failed
     # builders
-    FAULT_FULL               # `what`, such as offsets, would have to count to `found`, and can to `expected`
+    FAULT_FULL               # `what`, such as offsets, would reach `found`; its type reaches only `expected`
 
 cdef struct Fault:
     int code            # FaultCode
@@ -84,11 +84,11 @@ cdef inline int fail(Fault* fault, int code, int32_t field=-1, int32_t buffer=-1
 
 cdef inline int fail_in(Fault* fault, int code, const char* what, int64_t found=0, int64_t expected=0,
                         int64_t at=-1, int32_t field=-1) noexcept nogil:
-    """The same for what lies in the metadata: `what` names the part."""
+    """Describe a fault in the metadata, and return -1; `what` names the part."""
     return fail(fault, code, field, -1, at, found, expected, what)
 
 
 cdef inline int fail_count(Fault* fault, int code, int32_t field, int64_t found,
                            int64_t expected=0) noexcept nogil:
-    """The same for a number of a field that is not what it must be."""
+    """Describe a wrong number of a field (`found`), and return -1."""
     return fail(fault, code, field, -1, -1, found, expected, NULL)

@@ -1,4 +1,4 @@
-# Those numbers of the FlatBuffers layout of format/*.fbs that are used; tests/inline/test_fbs_layout.py compares them.
+# The numbers that we use of the FlatBuffers layout in format/*.fbs; tests/inline/test_fbs_layout.py compares them.
 #
 # Table_field: vtable byte offset (4 + 2 * slot); a union also has Table_field_type, its tag.
 # Table_field_DEFAULT: value of an absent field, where that is not 0.

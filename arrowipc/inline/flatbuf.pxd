@@ -1,9 +1,9 @@
 # Verified FlatBuffers navigation: every step is proven to stay inside the buffer before it is taken.
 #
-# A reader does not verify a whole buffer and then trust it; each access checks the one thing it needs, so a
-# field that nobody asks for costs nothing and a shared sub-table cannot be visited more often than asked.
-# Offsets and tables must lie at multiples of 4; of 8-byte words that is not asked, because writers exist whose
-# footers have them at odd multiples of 4, and every load here takes any address.
+# A reader does not verify a whole buffer and then trust it; each access checks the one thing it needs. So a field that
+# nobody reads costs nothing, and a shared sub-table is visited only as often as somebody reads it.
+# Offsets and tables must lie at multiples of 4. 8-byte words need not lie at multiples of 8: some writers put them at
+# odd multiples of 4 in footers, and every load here takes any address.
 # Results: 1 present, 0 absent (use the default), -1 broken.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
@@ -23,6 +23,7 @@ cdef struct Vector:
 
 
 cdef inline int fb_table_at(const uint8_t* base, int64_t size, int64_t pos, Table* out) noexcept nogil:
+    """Open the table that begins at byte `pos` of a flatbuffer."""
     cdef int64_t vtable
     if pos < 4 or pos & 3 or pos > size - 4:
         return -1
@@ -49,7 +50,7 @@ cdef inline int fb_root(const uint8_t* base, int64_t size, Table* out) noexcept 
 
 
 cdef inline int64_t fb_field(const Table* t, int32_t slot, int32_t width) noexcept nogil:
-    """Position of an inline field of `width` bytes: 0 absent, -1 broken. `slot` is a vtable byte offset."""
+    """Return the position of an inline field of `width` bytes: 0 absent, -1 broken. `slot` is a vtable byte offset."""
     cdef int32_t offset
     if slot + 2 > t.vtable_bytes:
         return 0
@@ -86,12 +87,13 @@ cdef inline int fb_i64(const Table* t, int32_t slot, int64_t default, int64_t* o
 
 
 cdef inline int64_t fb_follow(const Table* t, int64_t pos) noexcept nogil:
-    """Target of the offset stored at `pos`, with at least 4 bytes behind it: -1 when it leaves the buffer."""
+    """Return the target of the offset stored at `pos`; -1 if its first 4 bytes do not lie inside the buffer."""
     cdef int64_t target = pos + <int64_t> load_u32(t.base + pos)
     return target if pos < target <= t.size - 4 else -1
 
 
 cdef inline int fb_table(const Table* t, int32_t slot, Table* out) noexcept nogil:
+    """Open the table that a field points at."""
     cdef int64_t pos = fb_field(t, slot, 4)
     if pos <= 0:
         return <int> pos
@@ -99,7 +101,7 @@ cdef inline int fb_table(const Table* t, int32_t slot, Table* out) noexcept nogi
 
 
 cdef inline int fb_vector(const Table* t, int32_t slot, int32_t element, Vector* out) noexcept nogil:
-    """A vector of `element`-byte scalars or structs."""
+    """Open a vector of `element`-byte scalars or structs."""
     cdef int64_t pos = fb_field(t, slot, 4), count
     out.data = NULL
     out.count = 0
@@ -119,10 +121,10 @@ cdef inline int fb_vector(const Table* t, int32_t slot, int32_t element, Vector*
 
 
 cdef inline int fb_vector_table(const Table* t, const Vector* v, int64_t i, Table* out) noexcept nogil:
-    """Element i < count of a vector of tables (read with element=4)."""
+    """Open element i < count of a vector of tables (opened with element=4)."""
     return fb_table_at(t.base, t.size, fb_follow(t, (v.data - t.base) + 4 * i), out)
 
 
 cdef inline int fb_string(const Table* t, int32_t slot, Vector* out) noexcept nogil:
-    """The bytes of a string, without any terminator; whether they are UTF-8 is the caller's question."""
+    """Open the bytes of a string, without its terminator; the caller checks whether they are UTF-8."""
     return fb_vector(t, slot, 1, out)

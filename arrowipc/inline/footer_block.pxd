@@ -6,7 +6,7 @@ from arrowipc.inline.loads cimport loose_i64
 
 
 cdef inline void put_block(uint8_t* out, int64_t offset, int64_t head, int64_t body) noexcept nogil:
-    """`head` bytes of prefix, metadata and padding lie at `offset`, and `body` behind them."""
+    """Write a Block: `head` bytes of prefix, metadata and padding lie at `offset`, and `body` bytes behind them."""
     (<loose_i64*> (out + Block_offset))[0] = offset
     (<loose_i64*> (out + Block_metaDataLength))[0] = head       # an int32, and its padding
     (<loose_i64*> (out + Block_bodyLength))[0] = body

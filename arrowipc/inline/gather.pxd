@@ -1,4 +1,4 @@
-# The loops that copy chosen elements: one by one or run by run, out of one or several pieces, or several times each.
+# The loops that copy chosen elements: one by one or run by run, from one or several pieces, or each several times.
 #
 # The contents are untrusted. Offsets, views, type codes and run ends are checked before they are followed; values that
 # are only copied are not checked.
@@ -17,44 +17,44 @@ from arrowipc.inline.loads cimport (
 from arrowipc.inline.plan cimport ColumnsData, Extent, Node
 
 cdef struct Piece:
-    # A batch that rows are taken from, and where it has the field that is being copied.
+    # A batch that rows are taken from, and the place of the field that is copied.
     const ColumnsData* d
     const Node* nodes           # of `d`
     const Extent* extents
     int64_t first               # the number of its first row
-    int64_t shift               # onto the number of a row: the physical element
+    int64_t shift               # added to the number of a row, it gives the physical element
     const uint8_t* bits         # validity; NULL: nothing is null
-    const uint8_t* values       # or bits, offsets, views, type codes; those inside fixed-size lists of numbers
+    const uint8_t* values       # or bits, offsets, views, type codes; of fixed-size lists of numbers: the numbers
     const uint8_t* sizes        # of list views; the offsets of dense unions
-    const uint8_t* data         # bytes of text; the numbers that lists have as elements
+    const uint8_t* data         # bytes of text; of lists of numbers: the numbers
     const Extent* buffers       # of views: their data
-    int64_t limit               # bytes of text, elements, or data buffers, that it has
-    int64_t base                # what is added to a view's index, or a list view's offset, of this piece
+    int64_t limit               # how many bytes of text, elements, or data buffers it has
+    int64_t base                # is added to the buffer index of its views, or to the offset of its list views
 
 cdef enum:
-    AHEAD = 16                  # rows, and pieces, that are asked for before they are looked at
+    AHEAD = 16                  # how many rows (or pieces) ahead memory is prefetched
 
 cdef struct Run:
-    # Elements of a piece that follow each other; a row of nulls is never among them.
+    # Consecutive elements of a piece; numbers of nulls (negative ones) never form a run.
     int64_t start
     int64_t count
-    int32_t home
+    int32_t home                # the piece
 
 cdef struct Chosen:
-    # Elements of a field, by their numbers or by the runs that they are, or by both. Rows of a column are counted
-    # through all pieces, elements of a field below a list, union or runs from its first one in their piece.
+    # Chosen elements of a field: their numbers, or the runs that they form, or both. Rows of a column are numbered
+    # through all pieces; elements of a field below a list, union or run-end encoded field begin at 0 in each piece.
     int32_t root                # the field; the children of structs below it have the same elements
-    const int64_t* numbers      # negative: a null, which only elements of one piece can be; NULL: not known
-    const int32_t* homes        # the piece that has each; NULL: there is one piece, or `numbers` are not known
+    const int64_t* numbers      # negative: a null, which is possible only with one piece; NULL: not known
+    const int32_t* homes        # the piece of each number; NULL: there is one piece, or `numbers` are not known
     int64_t count
     const Run* runs             # NULL: not written yet
-    int64_t n_runs              # 0: nulls may be among them, or each is for itself
+    int64_t n_runs              # 0: there may be nulls, or the elements are copied one by one
 
 cdef struct Lists:
-    # The elements of one list after the other, each of which lies together.
-    const int64_t* starts       # negative: its elements are null
-    const uint8_t* ends         # how many there are up to the end of each, of `width` bytes; NULL: `size` in each
-    const int32_t* homes        # the piece that has each; NULL: there is one piece
+    # Lists, whose elements are wanted in this order; those of one list are consecutive.
+    const int64_t* starts       # the first element of each list; negative: its elements are null
+    const uint8_t* ends         # integers of `width` bytes: elements up to the end of each list; NULL: each has `size`
+    const int32_t* homes        # the piece of each list; NULL: there is one piece
     int64_t count
     int64_t size
     int32_t width
@@ -62,18 +62,18 @@ cdef struct Lists:
 
 
 cdef inline int64_t list_end(const Lists* lists, int64_t i) noexcept nogil:
-    """How many elements there are up to the end of list `i`."""
+    """Return how many elements there are up to the end of list `i`."""
     return load_int(lists.ends, i, lists.width) if lists.ends != NULL else (i + 1) * lists.size
 
 
 cdef inline int64_t row_runs(Run* out, const int64_t* rows, int64_t n) noexcept nogil:
-    """The runs of rows of one piece, as `list_runs` counts and writes them."""
+    """Count and write runs as `list_runs` does, for rows of one piece."""
     cdef int64_t used = 0, i = 0, first, breaks, k
     while i < n:
         first = i
         i += 1
         while True:
-            # Many at a time, as long as they follow each other.
+            # Take 16 at a time, as long as they are consecutive.
             breaks = 0
             for k in range(i, i + 16 if i + 16 <= n else i):
                 breaks |= rows[k] - rows[k - 1] - 1
@@ -89,7 +89,7 @@ cdef inline int64_t row_runs(Run* out, const int64_t* rows, int64_t n) noexcept 
 
 
 cdef inline int64_t list_runs(Run* out, const Lists* lists) noexcept nogil:
-    """Count the runs of elements, of lists that are not null, and write them where `out` is not NULL."""
+    """Count the runs that the elements of lists form, and write them unless `out` is NULL; no list is null."""
     cdef int64_t at = 0, end, used = 0, next = -1, i
     cdef int32_t home = 0, last = -1
     if lists.ends == NULL and lists.size == 1 and lists.homes == NULL:
@@ -113,13 +113,13 @@ cdef inline int64_t list_runs(Run* out, const Lists* lists) noexcept nogil:
 
 
 cdef inline int64_t write_runs(Run* out, const int64_t* numbers, const int32_t* homes, int64_t n) noexcept nogil:
-    """Write the runs of rows, unless `out` is NULL; returns how many they are."""
+    """Write the runs of rows unless `out` is NULL; return how many there are."""
     cdef Lists rows = Lists(numbers, NULL, homes, n, 1, 0, n)
     return list_runs(out, &rows)
 
 
 cdef inline void spread_lists(int64_t* numbers, int32_t* homes, const Lists* lists) noexcept nogil:
-    """The elements of lists by their numbers, and the piece that has each; `homes` is NULL if `lists.homes` is."""
+    """Write the numbers of the elements of lists, and the piece of each; `homes` is NULL if `lists.homes` is."""
     cdef int64_t at = 0, end, first, i, k
     for i in range(lists.count):
         end = list_end(lists, i)
@@ -133,7 +133,7 @@ cdef inline void spread_lists(int64_t* numbers, int32_t* homes, const Lists* lis
 
 
 cdef inline void spread_runs(int64_t* numbers, int32_t* homes, const Run* runs, int64_t n) noexcept nogil:
-    """Rows by their numbers, and, where `homes` is not NULL, the piece that has each."""
+    """Write the numbers of the rows of runs and, unless `homes` is NULL, the piece of each."""
     cdef int64_t at = 0, i, k
     for i in range(n):
         for k in range(runs[i].count):
@@ -145,7 +145,7 @@ cdef inline void spread_runs(int64_t* numbers, int32_t* homes, const Run* runs, 
 
 
 cdef inline int64_t skip_uniform(const loose_u64* words, int64_t i, int64_t n) noexcept nogil:
-    """The first word behind word `i` that may differ from it: the next one, or one behind many zeros or many ones."""
+    """Return the next word that may differ from word `i`: if that has only zeros or only ones, skip equal words."""
     cdef uint64_t word = words[i], differences
     cdef int64_t k
     i += 1
@@ -164,7 +164,7 @@ cdef inline int64_t skip_uniform(const loose_u64* words, int64_t i, int64_t n) n
 
 
 cdef inline void number_bits(int64_t* out, const loose_u64* words, int64_t rows) noexcept nogil:
-    """The numbers of the rows whose bits are on."""
+    """Write the numbers of the rows whose bits are set."""
     cdef int64_t at, n = 0
     cdef uint64_t word
     for at in range(0, rows, 64):
@@ -176,12 +176,12 @@ cdef inline void number_bits(int64_t* out, const loose_u64* words, int64_t rows)
 
 
 cdef inline void runs_of_bits(Run* out, const loose_u64* words, int64_t rows) noexcept nogil:
-    """The runs of the rows whose bits are on."""
+    """Write the runs of the rows whose bits are set."""
     cdef int64_t i = 0, n = 0, begin = -1
     cdef uint64_t word, changes, before = 0
     while 64 * i < rows:
         word = words[i]
-        changes = word ^ (word << 1 | before)   # where bits differ from those before them
+        changes = word ^ (word << 1 | before)   # bits that differ from the bit before
         before = word >> 63
         while changes:
             if begin < 0:
@@ -197,19 +197,20 @@ cdef inline void runs_of_bits(Run* out, const loose_u64* words, int64_t rows) no
 
 
 cdef inline const Piece* home_of(const Piece* pieces, const int32_t* homes, int64_t i) noexcept nogil:
+    """Return the piece of chosen element `i`."""
     return pieces if homes == NULL else pieces + homes[i]
 
 
 cdef struct Homes:
-    # Batches, and a table in which that of a row is found.
-    int64_t* firsts             # the first row of each, and behind them the number of all rows
+    # Where batches begin, and a table to find the batch of a row.
+    int64_t* firsts             # the first row of each batch, and behind them the number of all rows
     int64_t count
     int32_t* known              # the batch of every 2**shift-th row
     int32_t shift
 
 
 cdef inline void find_homes(const Homes* homes, int32_t* out, const int64_t* rows, int64_t n) noexcept nogil:
-    """The batch of each row: the last one that begins at it or before, which is not empty."""
+    """Find the batch of each row: the last one that begins at or before it, so never an empty one."""
     cdef const int64_t* firsts = homes.firsts
     cdef int32_t low, high, middle
     cdef int64_t i
@@ -227,7 +228,7 @@ cdef inline void find_homes(const Homes* homes, int32_t* out, const int64_t* row
 
 cdef inline void flat_words(uint8_t* out, const uint8_t* values, int64_t width, const int64_t* numbers,
                             int64_t n) noexcept nogil:
-    """Values of `width` bytes; zeros where null."""
+    """Copy values of `width` bytes by their numbers; write zeros for nulls."""
     cdef int64_t i
     if width == 8:
         for i in range(n):
@@ -257,7 +258,7 @@ cdef inline void flat_words(uint8_t* out, const uint8_t* values, int64_t width, 
 
 cdef inline void copy_runs(uint8_t* out, int64_t width, bint data, const Piece* pieces, const Run* runs,
                            int64_t n) noexcept nogil:
-    """Runs of values of `width` bytes, or (`data`) of what offsets point into."""
+    """Copy runs of values of `width` bytes or, with `data`, of the bytes or numbers that offsets point to."""
     cdef const Piece* piece
     cdef const uint8_t* values
     cdef int64_t i
@@ -272,7 +273,7 @@ cdef inline void copy_runs(uint8_t* out, int64_t width, bint data, const Piece* 
 
 
 cdef inline void gather_words(uint8_t* out, int64_t width, const Piece* pieces, const Chosen* chosen) noexcept nogil:
-    """Values of `width` bytes; zeros where null."""
+    """Copy values of `width` bytes; write zeros for nulls."""
     cdef const int64_t* numbers = chosen.numbers
     cdef const int32_t* homes = chosen.homes
     cdef const uint8_t* value
@@ -294,7 +295,7 @@ cdef inline void gather_words(uint8_t* out, int64_t width, const Piece* pieces, 
 
 cdef inline void keep_words(uint8_t* out, int width, const uint8_t* values, const loose_u64* mask,
                             int64_t n) noexcept nogil:
-    """Copy the values, of `n` with 1, 2, 4 or 8 bytes, whose bits are on.
+    """Copy those of `n` values of 1, 2, 4 or 8 bytes whose bits are set.
 
     Every value is written; the next one overwrites it if its bit is off. That needs no branch, and room for one more
     value.
@@ -317,7 +318,7 @@ cdef inline void keep_words(uint8_t* out, int width, const uint8_t* values, cons
 
 
 cdef inline void copy_bits(uint8_t* out, bint valid, const Piece* pieces, const Run* runs, int64_t n) noexcept nogil:
-    """Runs of bits of values, or of their validity."""
+    """Copy runs of bits: of values or, with `valid`, of their validity."""
     cdef const Piece* piece
     cdef const uint8_t* bits
     cdef int64_t at = 0, i
@@ -332,7 +333,7 @@ cdef inline void copy_bits(uint8_t* out, bint valid, const Piece* pieces, const 
 
 
 cdef inline void gather_bits(uint8_t* out, bint valid, const Piece* pieces, const Chosen* chosen) noexcept nogil:
-    """Bits of values, or of their validity; 0 where null."""
+    """Copy bits of values or, with `valid`, of their validity; write 0 for nulls."""
     cdef const int64_t* numbers = chosen.numbers
     cdef const int32_t* homes = chosen.homes
     cdef const Piece* piece
@@ -351,14 +352,14 @@ cdef inline void gather_bits(uint8_t* out, bint valid, const Piece* pieces, cons
 
 cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width, const Piece* pieces,
                                    const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
-    """Offsets of texts and lists that lie one behind the other now, and where each lay; returns the last one.
+    """Write offsets for texts or lists that are now consecutive, and where each began (`starts`); return the last one.
 
-    -1: `fault`; -2: it is more than offsets of that width can be.
+    Return -1 for a `fault`, and -2 if offsets of that width cannot be so large.
     """
     cdef const int64_t* numbers = chosen.numbers
     cdef const int32_t* homes = chosen.homes
     cdef const Piece* piece = pieces
-    # Locals, for one piece: the compiler cannot know that the stores below leave the struct alone.
+    # Copy the fields of a piece: the compiler cannot know that the stores below do not change the struct.
     cdef const uint8_t* offsets = piece.values
     cdef int64_t shift = piece.shift, limit = piece.limit
     cdef int64_t first, last, end = 0, most = largest(width, True), i
@@ -387,7 +388,7 @@ cdef inline int64_t gather_offsets(uint8_t* out, int64_t* starts, int32_t width,
 
 cdef inline int64_t run_offsets(uint8_t* out, Run* spans, int32_t width, const Piece* pieces, const Chosen* chosen,
                                 int32_t f, Fault* fault) noexcept nogil:
-    """What `gather_offsets` does, for runs: `spans` are the bytes or elements of each.
+    """Do what `gather_offsets` does, for runs: `spans` gets the bytes or elements of each run.
 
     The offsets inside a run are not checked: nothing here follows them.
     """
@@ -419,7 +420,7 @@ cdef inline int64_t run_offsets(uint8_t* out, Run* spans, int32_t width, const P
 
 cdef inline void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets, const int64_t* starts, int32_t width,
                              const Piece* pieces, const Chosen* chosen) noexcept nogil:
-    """Copy the texts, or elements of `unit` bytes, that lie between `offsets`, which `gather_offsets` has made."""
+    """Copy texts, or elements of `unit` bytes, to where `offsets` says; `gather_offsets` has made it and `starts`."""
     cdef const int32_t* homes = chosen.homes
     cdef const uint8_t* whole = pieces.data
     cdef const uint8_t* data
@@ -444,7 +445,7 @@ cdef inline void gather_data(uint8_t* out, int64_t unit, const uint8_t* offsets,
 
 cdef inline int gather_views(uint8_t* out, int64_t* used, const Piece* pieces, const Chosen* chosen, int32_t f,
                              Fault* fault) noexcept nogil:
-    """Views, empty ones where null, which point into their pieces still; `used`: at how many bytes there."""
+    """Copy views, which still point into their pieces (at `used` bytes), and write empty views for nulls."""
     cdef const Piece* piece
     cdef int64_t at, length, offset, i
     cdef int32_t index
@@ -455,7 +456,7 @@ cdef inline int gather_views(uint8_t* out, int64_t* used, const Piece* pieces, c
         if chosen.numbers[i] < 0 or (piece.bits != NULL and not get_bit(piece.bits, at)):
             memset(out + 16 * i, 0, 16)
             continue
-        # Only the copy is looked at: the memory of the piece may change meanwhile.
+        # Check only the copy: the memory of the piece may change meanwhile.
         memcpy(out + 16 * i, piece.values + 16 * at, 16)
         length = load_i32(out + 16 * i)
         if 0 <= length <= 12:
@@ -477,7 +478,7 @@ cdef inline const uint8_t* text_behind(const uint8_t* view, const Piece* piece) 
 
 
 cdef inline int64_t fitting_views(const uint8_t* views, int64_t first, int64_t last, int64_t* size) noexcept nogil:
-    """How far one data buffer, whose offsets have 31 bits, can have the texts of views, and their size."""
+    """Return the end of the views whose texts fit into one data buffer (offsets have 31 bits), and the texts' size."""
     cdef int64_t i, length
     size[0] = 0
     for i in range(first, last):
@@ -491,7 +492,7 @@ cdef inline int64_t fitting_views(const uint8_t* views, int64_t first, int64_t l
 
 cdef inline void copy_texts(uint8_t* text, uint8_t* views, int64_t first, int64_t last, int32_t buffer,
                             const Piece* pieces, const Chosen* chosen) noexcept nogil:
-    """Let the texts of some views, which `gather_views` has made, lie one behind the other in data buffer `buffer`."""
+    """Copy the texts of some views, which `gather_views` has made, one after the other to data buffer `buffer`."""
     cdef int64_t at = 0, length, i
     for i in range(first, last):
         if i + AHEAD < last and load_i32(views + 16 * (i + AHEAD)) > 12:
@@ -505,7 +506,7 @@ cdef inline void copy_texts(uint8_t* text, uint8_t* views, int64_t first, int64_
 
 
 cdef inline void move_views(uint8_t* views, const Piece* pieces, const Chosen* chosen) noexcept nogil:
-    """Let views point at the data buffers of their pieces, which lie one behind the other now."""
+    """Let views point at the data buffers of their pieces, which are now all in one list, in order of the pieces."""
     cdef int64_t i
     for i in range(chosen.count):
         if load_i32(views + 16 * i) > 12:
@@ -513,7 +514,7 @@ cdef inline void move_views(uint8_t* views, const Piece* pieces, const Chosen* c
 
 
 cdef inline void add_part(Run* part, int64_t low, int64_t high) noexcept nogil:
-    """Let a part reach from `low` to `high` at least."""
+    """Widen a part so that it includes `low` to `high`."""
     if part.count:
         low, high = min(low, part.start), max(high, part.start + part.count)
     if low < high:
@@ -522,9 +523,9 @@ cdef inline void add_part(Run* part, int64_t low, int64_t high) noexcept nogil:
 
 cdef inline int gather_list_views(uint8_t* offsets, uint8_t* sizes, Run* parts, int64_t* total, int32_t width,
                                  const Piece* pieces, const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
-    """List views, which point into their pieces still, empty ones where null; `total`: how many elements they have.
+    """Copy list views, which still point into their pieces, and write empty ones for nulls; `total` counts elements.
 
-    `parts`: per piece the elements from the first to the last one that any of its lists has.
+    `parts` gets for each piece the range of elements that contains all of its lists.
     """
     cdef const Piece* piece = pieces
     cdef const Piece* last = pieces
@@ -554,7 +555,7 @@ cdef inline int gather_list_views(uint8_t* offsets, uint8_t* sizes, Run* parts, 
 
 cdef inline void move_lists(uint8_t* offsets, const uint8_t* sizes, int32_t width, const Piece* pieces,
                             const Chosen* chosen) noexcept nogil:
-    """Let list views point at the parts of their pieces, which lie one behind the other now; empty ones stay at 0."""
+    """Let list views point at the parts of their pieces, which now follow each other; empty ones stay at 0."""
     cdef int64_t i
     for i in range(chosen.count):
         if load_int(sizes, i, width):
@@ -563,7 +564,7 @@ cdef inline void move_lists(uint8_t* offsets, const uint8_t* sizes, int32_t widt
 
 cdef inline void line_up(int64_t* starts, int64_t* ends, uint8_t* offsets, const uint8_t* sizes, int32_t width,
                          int64_t n) noexcept nogil:
-    """Let list views lie one behind the other: where each began, and how many elements are before and behind it."""
+    """Make list views consecutive; write where each began (`starts`), and the new places as offsets (`ends`)."""
     cdef int64_t end = 0, i
     ends[0] = 0
     for i in range(n):
@@ -601,9 +602,9 @@ cdef inline int gather_codes(uint8_t* out, int64_t* counts, const int8_t* ordina
 cdef inline int gather_members(uint8_t* out, int64_t* numbers, int32_t* homes, const int64_t* begins,
                                const uint8_t* codes, const int8_t* ordinals, const int32_t* children,
                                const Piece* pieces, const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
-    """Offsets of a dense union, and which elements of its children they were; `codes` is what `gather_codes` made.
+    """Write the offsets of a dense union, and the numbers of its children's elements; `gather_codes` has made `codes`.
 
-    Those of a child begin at its place in `begins`. `homes` is NULL if `chosen.homes` is.
+    The numbers for child k begin at `begins[k]`. `homes` is NULL if `chosen.homes` is.
     """
     cdef const Piece* piece
     cdef int64_t counts[128]
@@ -630,9 +631,9 @@ cdef inline int gather_members(uint8_t* out, int64_t* numbers, int32_t* homes, c
 
 cdef inline int64_t gather_runs(int64_t* begins, int64_t* numbers, int32_t* homes, const Piece* pieces,
                                 const Chosen* chosen, int32_t f, Fault* fault) noexcept nogil:
-    """The runs of run-end encoded rows: which row each begins with, and which run it was; returns how many, or -1.
+    """Find the runs of run-end encoded rows: the row each begins with, and its old number; return how many, or -1.
 
-    Rows of the same run that follow each other stay one run. `homes` is NULL if `chosen.homes` is.
+    Neighbouring rows of the same run stay one run. `homes` is NULL if `chosen.homes` is.
     """
     cdef const Piece* piece
     cdef const Piece* last = NULL
@@ -661,7 +662,7 @@ cdef inline int64_t gather_runs(int64_t* begins, int64_t* numbers, int32_t* home
     return used
 
 
-# -- rows that come several times ----------------------------------------------------------------------------
+# -- repeated rows -------------------------------------------------------------------------------------------
 
 
 cdef inline uint8_t* repeat_bytes(uint8_t* out, const uint8_t* p, int64_t size, int64_t times) noexcept nogil:
@@ -679,7 +680,7 @@ cdef inline uint8_t* repeat_bytes(uint8_t* out, const uint8_t* p, int64_t size, 
 
 cdef inline void repeat_words(uint8_t* out, const uint8_t* values, int64_t width, const int64_t* times,
                               int64_t n) noexcept nogil:
-    """The first `n` values of `width` bytes, value i `times[i]` times."""
+    """Write value i `times[i]` times, for the first `n` values of `width` bytes."""
     cdef int64_t word8, i, t
     cdef int32_t word4
     for i in range(n):
@@ -699,7 +700,7 @@ cdef inline void repeat_words(uint8_t* out, const uint8_t* values, int64_t width
 
 cdef inline void repeat_bits(uint8_t* out, const uint8_t* bits, int64_t start, const int64_t* times,
                              int64_t n) noexcept nogil:
-    """The `n` bits from `start` on, bit i `times[i]` times; `out` is zero and has room for a word more."""
+    """Write bit `start + i` `times[i]` times, for each i < `n`; `out` is zero and has room for one word more."""
     cdef int64_t at = 0, i
     for i in range(n):
         if get_bit(bits, start + i) and times[i]:

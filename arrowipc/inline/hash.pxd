@@ -6,7 +6,7 @@ cdef extern from * nogil:
     #include <stdint.h>
     #include <string.h>
 
-    /* Both halves of the 128-bit product, folded: every bit of a factor reaches every bit of the hash. */
+    /* Fold both halves of the 128-bit product: every bit of a factor affects every bit of the hash. */
     static inline uint64_t arrowipc_fold(uint64_t a, uint64_t b) {
     #ifdef __SIZEOF_INT128__
         unsigned __int128 product = (unsigned __int128) a * b;
@@ -19,7 +19,7 @@ cdef extern from * nogil:
     }
 
     #ifdef __GNUC__
-    __attribute__((always_inline))  /* into loops over values: a call takes longer than a short one */
+    __attribute__((always_inline))  /* into loops over values: a call takes longer than hashing a short value */
     #endif
     static inline uint64_t arrowipc_hash(uint64_t secret, uint64_t seed, const uint8_t *p, int64_t size) {
         uint64_t first = 0, last = 0, h = seed ^ (uint64_t) size;
@@ -29,7 +29,7 @@ cdef extern from * nogil:
             h = arrowipc_fold(first ^ secret, last ^ h);
         }
         first = last = 0;
-        /* The rest in two words that may overlap. */
+        /* Hash the rest as two words, which may overlap. */
         if (size > 8) {
             memcpy(&first, p, 8);
             memcpy(&last, p + size - 8, 8);
@@ -44,4 +44,5 @@ cdef extern from * nogil:
         return arrowipc_fold(first ^ secret, last ^ h);
     }
     """
+    # Return a hash of `size` bytes, which depends on `secret` and `seed` too.
     uint64_t hash_with "arrowipc_hash"(uint64_t secret, uint64_t seed, const uint8_t* p, int64_t size) noexcept

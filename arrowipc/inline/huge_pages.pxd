@@ -1,4 +1,4 @@
-# Advice to the system about large memory: pages of 2 MiB, where it has them, are made 512 times as rarely.
+# Advice to the system about large memory: if it has pages of 2 MiB, it makes 512 times fewer pages.
 from libc.stdint cimport int64_t
 
 cdef extern from * nogil:
@@ -8,7 +8,7 @@ cdef extern from * nogil:
     #include <sys/mman.h>
     #include <unistd.h>
     #endif
-    /* Whole small pages, which may hold neighbours too: advice changes no byte, and without it all works. */
+    /* Advise on whole small pages, which may hold other data too: that changes no byte, and nothing depends on it. */
     static inline void want_huge_pages(void* data, int64_t size) {
     #if defined(MADV_HUGEPAGE)
         uintptr_t begin = (uintptr_t) data & ~(uintptr_t) (sysconf(_SC_PAGESIZE) - 1);     /* 4, 16 or 64 KiB */

@@ -12,7 +12,7 @@ from arrowipc.inline.plan cimport (
 )
 
 cdef enum:
-    MOST_BITS = 1 << 27     # of an element, and elements of a fixed-size list: `walk_measured` multiplies with them
+    MOST_BITS = 1 << 27     # per element, and elements per fixed-size list: `walk_measured` multiplies by them
 
 cdef enum BufferKind:
     BUFFER_NONE = 0
@@ -65,7 +65,7 @@ cdef extern from *:
 
     ctypedef struct LayoutSpec "arrowipc_layout_spec":
         uint8_t n_buffers       # without variadic ones
-        uint8_t has_validity    # its first buffer is one
+        uint8_t has_validity    # the first buffer is a validity bitmap
         int8_t n_children       # -1: any number
         BufferSpec[3] buffers
 
@@ -73,7 +73,7 @@ cdef extern from *:
 
 
 cdef inline bint is_binary(int layout) noexcept nogil:
-    """Text and binary, whose values may have any size."""
+    """Whether this is a layout of text and binary, whose values may have any size."""
     return layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW
 
 
@@ -91,13 +91,13 @@ cdef inline bint has_offsets(int layout) noexcept nogil:
 
 
 cdef inline int64_t width_of(const FieldPlan* field, int32_t k) noexcept nogil:
-    """Bytes of an element of buffer `k`, which is one of BUFFER_FIXED or BUFFER_OFFSETS."""
+    """Return the bytes of an element of buffer `k`, which is one of BUFFER_FIXED or BUFFER_OFFSETS."""
     cdef int64_t width = LAYOUTS[field.layout].buffers[k].width
     return width if width else field.width
 
 
 cdef inline int64_t size_needed(const FieldPlan* field, int32_t k, int64_t length) noexcept nogil:
-    """Bytes that buffer `k` needs for `length` elements; -1: values decide; INT64_MAX: more than can be counted."""
+    """Return the bytes that buffer `k` needs for `length` elements; -1: its values decide; INT64_MAX: even more."""
     cdef int kind = LAYOUTS[field.layout].buffers[k].kind
     cdef int64_t size
     if kind == BUFFER_VALIDITY or kind == BUFFER_BITS:
@@ -110,7 +110,7 @@ cdef inline int64_t size_needed(const FieldPlan* field, int32_t k, int64_t lengt
 
 
 cdef inline int alignment_of(const FieldPlan* f) noexcept nogil:
-    """What the field's most demanding buffer needs of its address: C consumers read words from it."""
+    """Return the alignment that the field's most demanding buffer needs: C consumers read words from it."""
     cdef int64_t alignment = 1
     cdef int32_t k
     if f.layout == LAYOUT_FIXED and f.type == Type_FixedSizeBinary:
@@ -122,7 +122,7 @@ cdef inline int alignment_of(const FieldPlan* f) noexcept nogil:
 
 
 cdef inline bint sizes_of(const FieldPlan* fields, int32_t i, FieldSizes* out) noexcept nogil:
-    """What `walk_measured` has to know of field `i`; False: its layout, or its place in its parent, is not for it."""
+    """Fill what `walk_measured` has to know of field `i`; return False if it cannot measure this field."""
     cdef const FieldPlan* f = &fields[i]
     cdef const LayoutSpec* spec = &LAYOUTS[f.layout]
     cdef int64_t width = width_of(f, 1) if spec.n_buffers > 1 else 0
@@ -148,7 +148,7 @@ cdef inline FieldPlan blank() noexcept nogil:
 
 
 cdef inline int check_children(const FieldPlan* f, int64_t count, Fault* fault) noexcept nogil:
-    """Whether the type has as many children as it must."""
+    """Check that the type has as many children as it must have."""
     cdef int64_t expected = LAYOUTS[f.layout].n_children
     if expected < 0:
         if f.layout != LAYOUT_STRUCT and count > 128:
@@ -161,7 +161,7 @@ cdef inline int check_children(const FieldPlan* f, int64_t count, Fault* fault) 
 
 
 cdef inline int check_nested(const FieldPlan* fields, int32_t at, Fault* fault) noexcept nogil:
-    """What a map and a run-end encoded field ask of their children."""
+    """Check what a map and a run-end encoded field require of their children."""
     cdef const FieldPlan* child = &fields[at + 1]
     if fields[at].type == Type_Map and not fields[at].flags & FIELD_ENCODED:
         if child.layout != LAYOUT_STRUCT or child.n_children != 2 or child.flags & FIELD_NULLABLE:

@@ -2,8 +2,8 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-# The format is little-endian and so is every platform that we build for; the values behind these types may
-# lie at any address, which the attributes tell the compiler (it still vectorises loops over them).
+# The format is little-endian, and so is every platform that we build for. Values of these types may lie at any address:
+# the attributes tell the compiler so, and it still vectorises loops over them.
 cdef extern from * nogil:
     """
     #include <stdint.h>
@@ -24,9 +24,9 @@ cdef extern from * nogil:
         loose_pair a = from[0], b = from[1], c = from[2], d = from[3];
         to[0] = a; to[1] = b; to[2] = c; to[3] = d;
     }
-    /* A memcpy that is as fast whatever the addresses: from some KiB on that of glibc is one instruction, for which
-       some processors take half as long again where source and target differ modulo 64. From far beyond the caches
-       on, glibc's stores go around them. */
+    /* A memcpy that is equally fast at all addresses. From some KiB on, glibc's memcpy is one instruction, for which
+       some processors take half as long again if source and target differ modulo 64. Sizes far beyond the caches
+       are left to glibc, whose stores bypass the caches. */
     static inline void copy_bytes(void* target, const void* source, int64_t size) {
         if (size < 64 || size > 1 << 24) {
             memcpy(target, source, (size_t) size);
@@ -44,7 +44,7 @@ cdef extern from * nogil:
     ctypedef uint16_t loose_u16
     ctypedef uint32_t loose_u32
     ctypedef uint64_t loose_u64
-    void copy_bytes(void* target, const void* source, int64_t size) noexcept    # which do not overlap
+    void copy_bytes(void* target, const void* source, int64_t size) noexcept    # they do not overlap
     bint mul_overflows "__builtin_mul_overflow"(int64_t a, int64_t b, int64_t* product) noexcept
     bint add_overflows "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* total) noexcept
     int popcount64 "__builtin_popcountll"(uint64_t word) noexcept
@@ -77,8 +77,8 @@ cdef inline uint64_t load_u64(const uint8_t* p) noexcept nogil:
 
 
 cdef inline uint64_t load_few(const uint8_t* p, int64_t size) noexcept nogil:
-    """A little-endian word of 1..8 bytes, none of those behind it: they may belong to somebody else."""
-    # Not a memcpy of so many bytes to a word: loading what was stored in pieces waits for the stores.
+    """Load a little-endian word of 1..8 bytes, and read none of those behind it: they may not be ours."""
+    # A memcpy of so many bytes to a word is slower: loading a word that was stored in pieces waits for the stores.
     if size >= 8:
         return load_u64(p)
     if size >= 4:
@@ -109,12 +109,12 @@ cdef inline void set_bit(uint8_t* bits, int64_t i) noexcept nogil:
 
 
 cdef inline bint too_many_values(int64_t length, int64_t size) noexcept nogil:
-    """Whether a dictionary says more than it holds: beyond a million values, each takes a bit at least."""
+    """Whether a dictionary claims more values than its bytes can hold: beyond a million, each takes at least a bit."""
     return length > 1 << 20 and length // 8 > size
 
 
 cdef inline int64_t bitmap_bytes(int64_t bits) noexcept nogil:
-    # Not (bits + 7) / 8: that overflows for lengths near 2^63, which hostile nodes do claim.
+    # (bits + 7) / 8 would overflow for lengths near 2^63, which hostile nodes do claim.
     return (bits >> 3) + ((bits & 7) != 0)
 
 
@@ -125,7 +125,7 @@ cdef inline uint64_t bits_per_byte(uint64_t word) noexcept nogil:
 
 
 cdef inline int64_t count_bits(const uint8_t* bits, int64_t start, int64_t length) noexcept nogil:
-    """Set bits among bits[start : start + length]."""
+    """Count the set bits among bits[start : start + length]."""
     cdef int64_t total = 0, i = start, end = start + length
     cdef uint64_t word, sums
     cdef int64_t k, words
@@ -133,8 +133,8 @@ cdef inline int64_t count_bits(const uint8_t* bits, int64_t start, int64_t lengt
         total += get_bit(bits, i)
         i += 1
     while end - i >= 64:
-        # Without an instruction for it, which old processors lack, counting is a function call per word; this
-        # loop is one that compilers vectorize. A byte of `sums` has room for the bits of 31 bytes.
+        # Old processors have no instruction that counts bits, so the builtin is a function call per word. Compilers
+        # vectorize this loop instead. A byte of `sums` can count the bits of 31 bytes.
         words = min((end - i) >> 6, <int64_t> 28)
         sums = 0
         for k in range(words):

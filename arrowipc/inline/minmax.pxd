@@ -1,5 +1,5 @@
-# The least and the greatest of numbers in a row: loops that compilers vectorize, on x86-64 for up to three instruction
-# sets, on ARM for NEON, which each has.
+# Minimum and maximum of consecutive numbers: loops that compilers vectorize, on x86-64 for up to three instruction
+# sets, on 64-bit ARM for NEON, which every processor has.
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from arrowipc.inline.bits cimport WORD, load_bits, ones
@@ -52,8 +52,8 @@ cdef extern from * nogil:
         }                                                                                                       \
         dispatch(int, name, type)
 
-    /* Lanes, so that no comparison waits for the one before. No comparison with NaN is true; returns whether
-       there is one. */
+    /* Values go to several lanes, so that no comparison waits for the one before. Comparisons with NaN are false, so
+       it is left out; return whether there is one. */
     #define LANES 8
     #if defined(__GNUC__) && defined(__aarch64__)
     /* GCC finds no vectors for NEON in the loop below. */
@@ -126,9 +126,9 @@ cdef extern from * nogil:
     """
     ctypedef float loose_f32
     ctypedef double loose_f64
-    # The bounds of values without nulls: const Number* values, int64_t count, Number* low, Number* high.
+    # Widen the bounds by values without nulls: const Number* values, int64_t count, Number* low, Number* high.
     int widen "ARROWIPC_WIDEN_ANY"(...) noexcept
-    # The same of Real; returns whether one is NaN, which is left out.
+    # The same for Real; return whether there is a NaN, which is left out.
     int widen_reals "ARROWIPC_WIDEN_ANY"(...) noexcept
 
 ctypedef fused Number:
@@ -148,6 +148,7 @@ ctypedef fused Real:
 
 cdef inline bint bounds_of(const Number* values, int64_t count, const uint8_t* bits, int64_t at, int64_t* least,
                            int64_t* most) noexcept nogil:
+    """Do what `integer_bounds` does, for one type."""
     cdef int64_t i = 0, k, n
     cdef uint64_t word
     cdef Number low, high, value
@@ -166,7 +167,7 @@ cdef inline bint bounds_of(const Number* values, int64_t count, const uint8_t* b
             widen(values + i, n, &low, &high)
         elif word:
             for k in range(n):
-                # What lies under a null is replaced by a value that changes nothing.
+                # A value under a null is replaced by one that changes nothing.
                 value = values[i + k] if (word >> k) & 1 else low
                 low = value if value < low else low
                 high = value if value > high else high
@@ -177,9 +178,9 @@ cdef inline bint bounds_of(const Number* values, int64_t count, const uint8_t* b
 
 cdef inline bint integer_bounds(const uint8_t* p, int32_t width, bint signed, int64_t count, const uint8_t* bits,
                                 int64_t at, int64_t* least, int64_t* most) noexcept nogil:
-    """The bounds of integers whose bits, from bit `at` on, are on (NULL: of all); False: there are none.
+    """Find the bounds of the integers whose bits, from bit `at` on, are set (NULL: of all); False if there are none.
 
-    Those of 64-bit unsigned integers are their bits.
+    The bounds of 64-bit unsigned integers are stored bit by bit in the signed results.
     """
     if width == 1:
         return (bounds_of(<const int8_t*> p, count, bits, at, least, most) if signed

@@ -1,4 +1,4 @@
-# How a schema is laid out for the walk, and what the walk leaves behind: the structs that all kernels share.
+# How a schema is laid out for the walk, and what the walk produces: the structs that all kernels share.
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
@@ -41,7 +41,7 @@ cdef enum FieldFlag:
     FIELD_ORDERED = 8       # dictionary with a meaningful order
     FIELD_KEYS_SORTED = 16
     FIELD_ENCODED = 32      # dictionary-encoded: the values here are indices
-    FIELD_REPEATED = 64     # its buffers are another field's too: the same column was asked for twice
+    FIELD_REPEATED = 64     # another field has the same buffers: the same column was requested twice
 
 cdef struct FieldPlan:
     # One field of a schema flattened in pre-order.
@@ -68,16 +68,16 @@ cdef struct FieldPlan:
     uint32_t table          # position of its Field table in Plan.metadata
 
 cdef inline bint v4_bitmap(const FieldPlan* field) noexcept nogil:
-    """Whether metadata V4 gives the field a validity buffer that V5 does not have: unions and run-end encoded."""
+    """Whether metadata V4 gives the field a validity buffer that V5 does not have (unions, run-end encoded fields)."""
     return field.codes >= 0 or field.layout == LAYOUT_RUN_END
 
 
 cdef struct FieldSizes:
-    # What a field's length says about its buffers and about its children, for `walk_measured`: most layouts, in few
-    # bytes.
+    # How the sizes of a field's buffers and children follow from its length, for `walk_measured`: 16 bytes, enough for
+    # most layouts.
     int32_t bits            # of an element of buffer 1
     int32_t parent          # as in FieldPlan
-    int32_t times           # elements that it must have for each one of its parent
+    int32_t times           # how many elements it must have for each element of its parent
     int8_t n_buffers
     int8_t more             # 1: buffer 1 has one element more, the last offset
 
@@ -91,13 +91,13 @@ cdef struct PlanData:
     int32_t n_unions
     int32_t* columns        # FieldPlan of each top-level column
     int8_t* codes           # 128 entries per union: type code -> child ordinal, -1: none
-    int32_t source_nodes    # what a message of the whole (unprojected) schema holds
+    int32_t source_nodes    # these four: how many a message of the whole (unprojected) schema has
     int32_t source_buffers
     int32_t source_views
     int32_t source_bitmaps
     int32_t n_bitmaps       # fields with one more buffer in metadata V4
-    int32_t alignment       # most that any buffer of the plan needs, 1..8
-    bint measurable         # the lengths of nodes say how large all buffers are at least
+    int32_t alignment       # the largest that any buffer of the plan needs, 1..8
+    bint measurable         # the lengths of nodes say how large all buffers must be at least
     bint whole              # nothing is projected away: fields and buffers lie as in the message
     bint stored_big         # bodies arrive in big-endian
     bint keep_stored        # ... and are left so (ensure_native_endian=False)
@@ -116,7 +116,7 @@ cdef struct ViewRange:
     int32_t count
 
 cdef struct ColumnsData:
-    # What one walk leaves behind: no Python object, one allocation.
+    # What one walk produces: no Python objects, one allocation.
     const PlanData* plan
     Node* nodes             # plan.n_fields; the allocation begins here
     ViewRange* views        # plan.n_views
@@ -140,7 +140,7 @@ cdef inline int32_t place_views(ColumnsData* out, int32_t f, const ColumnsData* 
                                 int32_t next) noexcept nogil:
     """Give view field `f` of `out` the data buffers of view field `g` of `source` (NULL: none).
 
-    They go to the extents from `next` on, which exist; returns the one behind them.
+    They go to the extents from `next` on, which exist; return the number of the extent behind them.
     """
     cdef ViewRange* made = &out.views[out.plan.fields[f].view]
     cdef const ViewRange* view
@@ -157,9 +157,9 @@ cdef inline int32_t place_views(ColumnsData* out, int32_t f, const ColumnsData* 
 
 cdef inline int32_t place_field(ColumnsData* out, int32_t f, const ColumnsData* source, int32_t g,
                                 int32_t next) noexcept nogil:
-    """Let field `f` of `out` be field `g` of `source`, which has the same layout, over the same buffers.
+    """Copy the node and the extents of field `g` of `source` to field `f` of `out`, which has the same layout.
 
-    `next` and what is returned are those of `place_views`.
+    `next` and the result are as for `place_views`.
     """
     cdef const FieldPlan* field = &out.plan.fields[f]
     cdef const FieldPlan* origin = &source.plan.fields[g]
@@ -197,7 +197,7 @@ cdef struct LimitsData:
     int64_t read_ahead
     int64_t overlap_bytes
     int64_t payload_slack
-    bint repairs            # mistakes of known writers are understood, see `RecoveryLimits`
+    bint repairs            # mistakes of known writers are repaired, see `RecoveryLimits`
 
 cdef enum Level:
     LEVEL_NONE = 0          # structure

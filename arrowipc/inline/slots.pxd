@@ -1,4 +1,4 @@
-# Attributes of objects with `__slots__`, read where they lie: looking one up takes longer than writing it does.
+# Read attributes of objects with `__slots__` directly: looking one up by name takes longer than encoding its value.
 from cpython.object cimport PyObject
 
 cdef extern from * nogil:
@@ -15,7 +15,7 @@ cdef extern from * nogil:
 
 
 cdef inline Py_ssize_t slot_place(object owner, str name) except -1:
-    """Where objects of the `Immutable` class `owner`, and of classes derived from it, have the slot `name`."""
+    """Return the place of slot `name` in objects of the `Immutable` class `owner` and of classes derived from it."""
     cdef Py_ssize_t place = arrowipc_slot_place(owner._setters[name].__self__)
     if place < 0:
         raise TypeError(f"{owner.__name__}.{name} is no slot")
@@ -23,7 +23,7 @@ cdef inline Py_ssize_t slot_place(object owner, str name) except -1:
 
 
 cdef inline object slot(object of, Py_ssize_t place):
-    """What an object has in a slot; its class is the caller's to know."""
+    """Return the value in a slot of an object; the caller has to know that its class has the slot."""
     cdef PyObject* value = (<PyObject**> (<char*> <PyObject*> of + place))[0]
     if value == NULL:
         raise AttributeError(f"a slot of {type(of).__name__} was never filled")

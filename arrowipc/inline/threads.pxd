@@ -1,5 +1,5 @@
-# What threads do together: without the GIL each takes the next piece of work, and waits for the others at the end.
-# Without a GIL in the whole process (a free-threaded CPython), what was under the GIL is under a guard.
+# Threads that share work without the GIL: each takes the next piece of work, and waits for the others at the end.
+# In a free-threaded CPython, a guard protects the data that the GIL protects elsewhere.
 from libc.stdint cimport int64_t
 
 cdef extern from *:
@@ -31,7 +31,7 @@ cdef extern from *:
     #define ARROWIPC_SLOTS 1
     #define arrowipc_slot() 0
     #endif
-    /* A cache line each. */
+    /* Each part has a cache line of its own. */
     typedef struct { int64_t parts[ARROWIPC_SLOTS][8]; } arrowipc_tally;
     #define arrowipc_tally_up(tally, by) arrowipc_count(&(tally)->parts[arrowipc_slot()][0], by)
     static inline int64_t arrowipc_tally_sum(arrowipc_tally *tally) {
@@ -42,16 +42,16 @@ cdef extern from *:
     }
     """
     const bint FREE_THREADED "ARROWIPC_FREE_THREADED"
-    # A lock of data in C that need the GIL otherwise, where they are zero at the beginning; held for moments only. For
-    # Python's objects there is `cython.critical_section`, which is nothing with the GIL, too.
+    # A lock for C data that the GIL protects in other builds. It begins as zeros, and is held for moments only. For
+    # Python's objects there is `cython.critical_section`. With a GIL, both do nothing.
     ctypedef struct Guard "arrowipc_guard":
         pass
     void hold "arrowipc_hold"(Guard* guard) noexcept
     void let_go "arrowipc_let_go"(Guard* guard) noexcept
-    # Add to a number that the GIL guards otherwise; returns the sum.
+    # Add to a number that the GIL protects in other builds; return the sum.
     int64_t count_up "arrowipc_count"(int64_t* counter, int64_t by) noexcept
-    # Threads that change the same memory wait for each other's processor. So each has a slot, which few others have,
-    # and what all of them change all the time has a part for each slot.
+    # Threads that change the same cache line slow each other down. So each thread has one of a few slots, and data that
+    # all threads change all the time have a part for each slot.
     enum:
         THREAD_SLOTS "ARROWIPC_SLOTS"
     int thread_slot "arrowipc_slot"() noexcept
@@ -59,8 +59,8 @@ cdef extern from *:
         pass
     int64_t tally_up "arrowipc_tally_up"(Tally* tally, int64_t by) noexcept
     int64_t tally_sum "arrowipc_tally_sum"(Tally* tally) noexcept
-    # For readers that take no lock: between what is stored and the attribute or global that shows it to other threads;
-    # and, where one of several globals tells about the others, between reading that one and the others.
+    # A memory fence, for readers that take no lock. It stands between storing data and storing the attribute or global
+    # that shows them to other threads; and, if one global says that others are set, between reading it and the others.
     void in_order "arrowipc_in_order"() noexcept
 
 cdef extern from * nogil:
@@ -76,5 +76,6 @@ cdef extern from * nogil:
     }
     #endif
     """
+    # Add to a counter of several threads; return its value before.
     int64_t fetch_add "__sync_fetch_and_add"(int64_t* counter, int64_t step) noexcept
     void short_sleep() noexcept

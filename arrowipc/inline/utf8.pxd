@@ -16,14 +16,14 @@ cdef inline bint is_ascii(const uint8_t* p, int64_t size) noexcept nogil:
 
 
 cdef inline int64_t utf8_error(const uint8_t* p, int64_t size) noexcept nogil:
-    """Byte offset of the first sequence that is not UTF-8 (RFC 3629), -1 when there is none."""
+    """Return the byte offset of the first sequence that is not UTF-8 (RFC 3629), or -1."""
     cdef int64_t i = 0
     cdef uint8_t lead, low, high
     cdef int more
     while i < size:
         lead = p[i]
         if lead < 0x80:
-            # Most text is mostly ASCII: skip eight at a time.
+            # Most text is mostly ASCII: skip eight bytes at a time.
             while size - i >= 8 and (<const loose_u64*> (p + i))[0] & <uint64_t> 0x8080808080808080ULL == 0:
                 i += 8
             while i < size and p[i] < 0x80:

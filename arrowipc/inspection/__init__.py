@@ -1,7 +1,7 @@
-"""What a file is, whether it is sound, and what of a broken one can be saved.
+"""Says what a file contains and whether it is valid, and saves what can be saved of a broken one.
 
-``message_layout`` lists messages and buffers, ``validate_source`` checks a source whole, and ``recover`` reads
-what it can (``resync`` finds messages again, ``damage`` tells what was lost).
+``message_layout`` lists messages and buffers, ``validate_source`` checks all of a source, and ``recover`` reads
+what it can (``resync`` finds messages after damage, ``damage`` reports what was lost).
 
-Imports everything above, the readers and writers too.
+Imports all lower packages, also the readers and writers.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with a source, what was kept and lost of it: the words that recover and validate share."""
+"""Reports of what is wrong with a source, and what of it was kept and lost; recover and validate share them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Count = int | None
 
-#: Ranges that a report lists one by one; hostile bytes may hold as many as messages.
+#: How many ranges a report lists one by one; hostile bytes may have one per message.
 MOST = 1000
 
 
@@ -26,14 +26,14 @@ class Damage(NamedTuple):
     reason : str
         What was expected and what was found.
     offset, length : int or None
-        The bytes of the source that were passed over; None where that is not known.
+        The bytes of the source that were skipped; None if that is not known.
     message : int or None
         The number of the record batch in its file, from 0, or of the message in what was read of a stream,
         from 1. None: not inside one message.
     column : str or None
-        Dotted path of the column, where it is one column's fault.
+        Dotted path of the column, if one column is damaged.
     rows : int or None
-        Rows in the range; None where nothing says how many.
+        Rows in the range; None if nothing says how many.
     """
 
     reason: str
@@ -58,12 +58,12 @@ class Recovery(NamedTuple):
     Parameters
     ----------
     format : {"file", "stream"}
-        What the source begins like.
+        The format of the beginning of the source.
     num_batches, num_rows, num_bytes : int
-        Kept. The bytes are those of the source up to the end of the last message that was read; where the
-        footer led to the batches, those of their messages; with ``resync=True``, those that were not skipped.
+        Kept. The bytes are those of the source up to the end of the last message that was read; if the batches
+        were found by a footer, those of their messages; with ``resync=True``, those that were not skipped.
     lost_batches, lost_rows : int or None
-        None where nothing says how many they were.
+        None if nothing says how many they were.
     lost_bytes : int or None
         Bytes of the source from the damage on, or of the damaged messages that the footer lists, or all that
         was skipped. None for a source that does not say how long it is.
@@ -72,8 +72,8 @@ class Recovery(NamedTuple):
     offset : int or None
         Where it begins: the first byte of the source that is not kept, or of the damaged message.
     skipped : tuple of Damage
-        Damaged regions that were skipped, in order; of more than 1,000, the last one covers all the rest. Also, with
-        no bytes, a mistake of a known writer that was understood.
+        Damaged regions that were skipped, in order; if there are more than 1,000, the last one covers all the rest.
+        A mistake of a known writer that was repaired is listed, too, with no bytes.
     more_at : int or None
         Where a message begins behind the damage at which reading stopped: ``resync=True`` goes on there.
     """
@@ -133,7 +133,7 @@ class Ledger:
         self.num_bytes += size
 
     def fail(self, error: FormatError, offset: int | None) -> None:
-        """Remember the first damage."""
+        """Keep the first damage."""
         if self.error is None:
             self.error, self.offset = bare(error), offset
 
@@ -157,7 +157,7 @@ class Ledger:
 
     @property
     def report(self) -> Recovery:
-        """Recovery: as things stand."""
+        """Recovery: what was kept and lost so far."""
         return Recovery(**{**vars(self), "skipped": tuple(self.skipped)})
 
 
@@ -166,7 +166,7 @@ def _plus(total: Count, more: Count) -> Count:
 
 
 def counted(numbers: dict[str, int | None]) -> str:
-    """Say how many there are of each thing, as far as that is known."""
+    """Return a text that says how many there are of each thing, as far as that is known."""
     known = [
         f"{number:,} {thing}{'' if number == 1 else 'es' if thing.endswith('h') else 's'}"
         for thing, number in numbers.items()
@@ -176,5 +176,5 @@ def counted(numbers: dict[str, int | None]) -> str:
 
 
 def bare(error: FormatError) -> FormatError:
-    """The error without its traceback, whose frames would keep the source open with the report."""
+    """Return the error without its traceback, whose frames would keep the source open as long as the report."""
     return error.with_traceback(None)

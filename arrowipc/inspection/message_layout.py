@@ -1,6 +1,6 @@
 """The layout of a file or a stream: its messages in order, and the nodes and buffers in each.
 
-Nothing is decoded: of a body, only the first 8 bytes of compressed buffers are looked at. Offsets and lengths
+Nothing is decoded: of a body, only the first 8 bytes of compressed buffers are read. Offsets and lengths
 are what the bytes claim.
 """
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
     from arrowipc.schemas import Schema
 
-#: By what the metadata of a message says.
+#: Number in the metadata of a message -> name of the codec.
 CODECS: dict[int, Any] = {-1: None, 0: "lz4", 1: "zstd"}
-#: Layouts of types as the roles of their buffers, validity left out.
+#: Type -> the roles of its buffers, without validity.
 ROLES: dict[type[types.DataType], tuple[str, ...]] = {
     **dict.fromkeys((types.Utf8, types.Binary, types.LargeUtf8, types.LargeBinary), ("offsets", "data")),
     **dict.fromkeys((types.Utf8View, types.BinaryView), ("views",)),
@@ -54,11 +54,11 @@ class BatchOutline(NamedTuple):
     #: None: a RecordBatch.
     dictionary_id: int | None
     is_delta: bool
-    #: Length and null count of each.
+    #: Length and null count of each node.
     nodes: list[tuple[int, int]]
-    #: Offset in the body and length of each.
+    #: Offset in the body and length of each buffer.
     buffers: list[tuple[int, int]]
-    #: Data buffers of each view column.
+    #: The number of data buffers of each view column.
     variadic_counts: list[int]
 
 
@@ -68,7 +68,7 @@ class BufferPlace(NamedTuple):
     role: str
     offset: int
     length: int
-    #: Its length when it is decompressed; `length` where it is stored as it is; None: it cannot be read.
+    #: Its length when it is decompressed; `length` if it is not compressed; None: it cannot be read.
     raw_length: int | None
 
 
@@ -86,8 +86,8 @@ class Node(NamedTuple):
 def locate_messages(source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> Iterator[Located]:
     """Go through the messages of a file or a stream; source, errors and keywords are those of `arrowipc.open`.
 
-    Of a file, those that its footer lists, in the order of their offsets, after the Schema message at its
-    beginning. One message is in memory at a time; a file that is not mapped is copied to the disk first.
+    For a file, these are the Schema message at its beginning, and the messages that its footer lists, in the order of
+    their offsets. One message is in memory at a time; a file that is not mapped is copied to the disk first.
 
     Examples
     --------
@@ -126,13 +126,13 @@ def _messages_in_file(buffer: Any, limits: Limits | None) -> Iterator[Located]:
 
 
 def outline_of(message: Message) -> BatchOutline | None:
-    """Read the metadata of a RecordBatch or DictionaryBatch message; None for the other kinds."""
+    """Read the metadata of a RecordBatch or DictionaryBatch message; return None for other kinds."""
     found = outline(message)
     return None if found is None else BatchOutline(found[0], CODECS[found[1]], *found[2:])
 
 
 def dictionary_fields(schema: Schema) -> dict[int, tuple[str, types.Dictionary]]:
-    """The dictionaries of a schema by their id: the path of the first column that uses it, and its type."""
+    """Return the dictionaries of a schema by their id: the path of the first column that uses it, and its type."""
     found: dict[int, tuple[str, types.Dictionary]] = {}
 
     def visit(fields: Iterable[types.Field], prefix: str) -> None:
@@ -149,7 +149,7 @@ def dictionary_fields(schema: Schema) -> dict[int, tuple[str, types.Dictionary]]
 
 
 def roles_of(kind: types.DataType) -> tuple[str, ...]:
-    """The purposes of a type's buffers, in order; data buffers of view types come after them."""
+    """Return the purposes of a type's buffers, in order; data buffers of view types come after them."""
     if isinstance(kind, (types.Null, types.RunEndEncoded)):
         return ()
     if isinstance(kind, types.Union):
@@ -158,9 +158,10 @@ def roles_of(kind: types.DataType) -> tuple[str, ...]:
 
 
 def nodes_of(message: Message, fields: Iterable[types.Field]) -> list[Node]:
-    """Give each node and buffer of a RecordBatch or DictionaryBatch message the column that it belongs to.
+    """Return the nodes of a RecordBatch or DictionaryBatch message, with their columns and their buffers.
 
-    `fields` are those of the schema; of a dictionary, one of its value type. A FormatError: there are too few.
+    `fields` are those of the schema; for a dictionary, one field of its value type. Raise a FormatError if the message
+    has too few nodes or buffers.
     """
     found = outline_of(message)
     if found is None:

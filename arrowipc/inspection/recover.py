@@ -1,4 +1,4 @@
-"""Reads what is left of damaged files and streams, says what is not, and writes it to a new file."""
+"""Reads what is intact of damaged files and streams, reports what is lost, and writes the rest to a new file."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class RecoveryReader(BatchReader):
             yield batch
 
     def stored(self) -> Found:
-        """Yield the batches with their messages, as `arrowipc.copy` wants them."""
+        """Yield the batches with their messages, as `arrowipc.copy` takes them."""
         self._check_open()
         return iter(self._batches) if self._watch is None else self._watched(self._watch)
 
@@ -86,7 +86,7 @@ class RecoveryReader(BatchReader):
             yield found
 
     def close(self) -> None:
-        """Let go of the source; batches that were read stay valid, and so does the report."""
+        """Release the source; batches that were read stay valid, and so does the report."""
         if not self._closed:
             self._report = self._batches.report
             self._closed = True
@@ -138,21 +138,21 @@ def recover(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like or binary file object
-        As for `open_stream`. What is not in memory, no mapped path and no file with an intact footer is copied to a
-        temporary file first.
+        As for `open_stream`. Bytes in memory, mapped paths and files with an intact footer are read in place; any
+        other source is copied to a temporary file first.
     into : path, URL, file object, socket, bytearray or writable buffer, optional
-        Write the batches there, as a complete file or stream, instead of returning a reader. A path shows
-        it when it is complete, and may be that of the source: until then the source is there as it was, and
-        afterwards what could not be recovered is gone.
+        Write the batches there, as a complete file or stream, instead of returning a reader. A path appears when
+        the file is complete. It may be the path of the source: the source stays as it was until then, and
+        afterwards all that could not be recovered is gone.
     resync : bool, default False
         After damage, look for the next plausible message, validate it fully and continue. Also finds the
         batches of sources with other data before them, and of several files or streams of one schema in
         a row. Messages in the framing from before Arrow 0.15 have no marker to look for.
-        Batches that need a dictionary are refused if it may have changed in what was skipped.
+        Batches that need a dictionary are refused if it may have changed in the bytes that were skipped.
     format : {"file", "stream"}, optional
-        Of what is written. Default: what the source begins like.
+        The format of the output. Default: that of the beginning of the source.
     compression : {"keep", None, "lz4", "zstd"}
-        Of what is written. "keep": the codec of the first batch; bodies then go out as they came in.
+        The codec of the output. "keep": the codec of the first batch; bodies are then copied unchanged.
     durable : bool, default True
         As for `new_file`.
     watch : callable, optional
@@ -172,8 +172,8 @@ def recover(
     UnsupportedError
         A batch is not damaged, and cannot be decoded here: a codec is not installed, for example.
     OSError
-        The source cannot be read, or the destination not be written. Also when it is the path of the source, which
-        somebody replaced meanwhile: both files are kept, and the error says where.
+        The source cannot be read, or the destination not be written. Also if `into` is the path of the source, and
+        that file was replaced meanwhile: both files are kept, and the error says where.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def recover(
 
 
 def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | _InOrder | Search:
-    """What needs no search: batches by the footer, or in order up to the first damage, which checksums lead behind."""
+    """Return the batches by the footer, or in order up to the first damage; search only if messages have checksums."""
     damage = expected = None
     if first_bytes(source) != MAGIC:
         source = whole(source, memory_map)  # also a file that comes through a pipe
@@ -216,7 +216,7 @@ def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks 
             seek_to(source, 0)  # the footer counts from there
     buffer = whole(source, memory_map)
     if options["validate"] != "none" and _has_checksums(buffer, options["limits"]):
-        return _search(buffer, options)  # whatever is behind damage, its checksum proves
+        return _search(buffer, options)  # checksums prove the messages behind damage
     return _InOrder(buffer, options, damage, expected)
 
 
@@ -234,12 +234,12 @@ def _has_checksums(buffer: memoryview[int], limits: Any) -> bool:
 def _open_blocks(
     source: Any, memory_map: bool, options: dict[str, Any]
 ) -> tuple[ByBlocks | None, FormatError | None, int | None]:
-    """Open a file by its footer; or say why that cannot be, and how many batches it lists."""
+    """Open a file by its footer; or return why that is impossible, and how many batches the footer lists."""
     reader = None
     try:
         reader = RecordBatchFileReader(source, memory_map=memory_map, **options)
-        # A delta that is lost would shift all that come later: either all dictionaries are read, or the
-        # batches in front of the damage are.
+        # A lost delta would shift the indices of all later ones: so either all dictionaries can be read, or only the
+        # batches before the damage are.
         reader.load_dictionaries()
         return ByBlocks(reader), None, None
     except BaseException as error:
@@ -252,7 +252,7 @@ def _open_blocks(
 
 
 def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
-    """The batches that the footer lists, if it describes the file, else all that can be found."""
+    """Return the batches that the footer lists, if it describes the file, else all that can be found."""
     return _search(whole(source, memory_map), options)
 
 
@@ -271,26 +271,26 @@ def _search(buffer: memoryview[int], options: dict[str, Any]) -> ByBlocks | Sear
 
 
 def footer_outline(reader: RecordBatchFileReader) -> tuple[Outline | None, bool]:
-    """What a footer says, None if of another file; and whether its blocks are where it says, most of them."""
+    """Return what a footer says (None: it is another file's), and whether nearly all its blocks are where it says."""
     count = reader.num_record_batches
     batches, dictionaries = blocks_of(reader, False), blocks_of(reader, True)
     start = reader.decoder.messages_end
     complete = len(batches) == count and len(dictionaries) == reader.decoder.num_dictionaries
     end = max([stop for _, stop in batches + dictionaries], default=start)
     if complete and start - end > 64 + HEAD:
-        return None, False  # of the last of several files, whose blocks count from its own beginning
+        return None, False  # this is the last of several files, and its blocks are relative to its own beginning
     there = set()  # the batches whose metadata are where the footer says
     for number in range(count):
         with suppress(FormatError):
             reader.described(number)
             there.add(number)
-    # The last ones all missing: something came in between, or went.
+    # If several are missing, with the last one: bytes were inserted, or removed.
     right = complete and (len(there) >= count - 1 or count - 1 in there)
     return Outline(reader.decoder.stored_schema, dictionaries if right else None, count, start), right
 
 
 def blocks_of(reader: RecordBatchFileReader, dictionaries: bool) -> list[tuple[int, int]]:
-    """Where messages begin and end as the footer says; without the blocks that cannot be."""
+    """Return where messages begin and end by the footer, without impossible blocks."""
     found = []
     for number in range(reader.decoder.num_dictionaries if dictionaries else reader.num_record_batches):
         with suppress(FormatError):
@@ -315,7 +315,7 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
     if format == "stream":
         writer: Any = new_stream(into, reader.schema, compression=codec, durable=durable, dictionary_deltas=True)
     else:
-        # In a stream, and in several files in a row, dictionaries may be replaced; in a file they cannot.
+        # In a stream, and in several files in a row, dictionaries may be replaced; in one file they may not.
         from_file = reader.report.format == "file" and not isinstance(reader._batches, Search)
         writer = new_file(
             into,
@@ -335,9 +335,9 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
 
 
 def _lacks_lengths(message: Message) -> bool:
-    """Whether buffers say a length of 0 and are not empty: only recovery reads such bodies."""
+    """Whether some compressed buffers claim a length of 0 and are not empty: only recovery reads such bodies."""
     found = survey(message)
-    with suppress(FormatError):  # of a column that was not read
+    with suppress(FormatError):  # it may come from a column that was not read
         zstd = found is not None and found[3] == 1
         return zstd and any(len(each) > 8 and not any(each[:8]) for each in message.buffers)
     return True
@@ -345,7 +345,7 @@ def _lacks_lengths(message: Message) -> bool:
 
 @contextmanager
 def _apart(source: Any, into: Any) -> Iterator[Any]:
-    """Refuse to write over what is being read; by its path it is replaced at the end, if it is still the same file."""
+    """Refuse to overwrite the source; given by its path, it is replaced at the end if it is still the same file."""
     path = (file_path(into) or into) if isinstance(into, str) else into
     if into is not source and (_place(path) is None or _place(path) != _place(source)):
         yield into
@@ -357,7 +357,7 @@ def _apart(source: Any, into: Any) -> Iterator[Any]:
 
 
 def _place(what: Any) -> object:
-    """What two objects share that are the same file or memory; None: nothing known."""
+    """Return a value that is equal for objects of the same file or memory; None: nothing is known."""
     with suppress(OSError, ValueError, TypeError, AttributeError, OverflowError):
         path = isinstance(what, (str, os.PathLike))
         info = os.stat(what) if path else os.fstat(what.fileno())
@@ -371,18 +371,18 @@ def _place(what: Any) -> object:
 
 
 class _Kept:
-    """What counts what it keeps."""
+    """Base of sources of batches that count kept and lost ones in a ledger."""
 
     ledger: Ledger
 
     @property
     def report(self) -> Recovery:
-        """As things stand."""
+        """Recovery: what was kept and lost so far."""
         return self.ledger.report
 
 
 class ByBlocks(_Kept):
-    """The batches that a whole footer lists, each for itself."""
+    """The batches that an intact footer lists; a damaged one affects no others."""
 
     def __init__(self, reader: RecordBatchFileReader) -> None:
         reader.decoder.add_up()
@@ -422,11 +422,11 @@ class ByBlocks(_Kept):
                 name_column(error, found[2], self._reader.decoder.stored_schema)
             _, rows = self._reader.described(i)
         except FormatError:
-            pass  # the damage may lie in the block's own numbers, or in the metadata
+            pass  # the damage may be in the block's own numbers, or in the metadata
         self.ledger.skip(error, offset, size, 1, rows, i)
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Release the source."""
         self._reader.close()
 
 
@@ -446,7 +446,7 @@ class _InOrder(_Kept):
         source = bare_schema = None
         if buffer[:6] == MAGIC:
             source = self._source
-            # Only with what follows the Schema message is clear where that ends.
+            # If the Schema message is shifted, or has no framing, its end is known only by what follows it.
             start, stop, found = find_schema(source, self._size, limits)
             if found is not None and (start % 8 or len(found.metadata) == stop - start):
                 start, bare_schema = stop, found
@@ -458,7 +458,7 @@ class _InOrder(_Kept):
             begun = self._framer.bytes_consumed
             raise FormatError(f"no schema: the {'stream ends before it' if begun else 'input is empty'}")
         self._decoder.decode_next(message)
-        schema = self._decoder.schema  # refused only now where its custom_metadata is damaged
+        schema = self._decoder.schema  # damaged custom_metadata is refused only here
         self.metadata: KeyValueMetadata = message.custom_metadata
         assert schema is not None
         self.schema: Schema = schema
@@ -470,7 +470,7 @@ class _InOrder(_Kept):
             self._ahead = take_dictionaries(self._decoder, source, self.ledger.num_bytes, limits)
 
     def _keep(self) -> None:
-        """Count what was read so far as kept."""
+        """Count all bytes that were read so far as kept."""
         self.ledger.num_bytes = self._skipped + self._framer.bytes_consumed
 
     def __iter__(self) -> Found:
@@ -484,7 +484,7 @@ class _InOrder(_Kept):
                 if self.ledger.format == "stream" or not self._framer.at_end:
                     self._lose(error, None)
                     return
-                message = event = None  # a file has no message that closes it
+                message = event = None  # no message needs to close a file
             start = self.ledger.num_bytes
             self._keep()
             if message is None:
@@ -496,14 +496,14 @@ class _InOrder(_Kept):
                 yield message, event.batch
 
     def _end(self, marker: str | None) -> None:
-        """Look at the bytes after the last message."""
+        """Report what is wrong with the bytes after the last message."""
         if self.ledger.format == "stream":
             if left := self._size - self.ledger.num_bytes:
                 error = FormatError(f"an end-of-stream marker followed by {left:,} bytes: damage, not the end")
                 self._lose(error, None)
             return
         if self._damage is not None:
-            # The marker says that no batch is missing; zeros in place of lost data look like one.
+            # An end marker says that no batch is missing; the old one (zeros) may be what is left of lost data.
             last = marker not in (None, "00000000") and self._size == self.ledger.num_bytes
             self._lose(self._damage, 0 if last else None)
 

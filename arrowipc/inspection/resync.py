@@ -1,17 +1,17 @@
-"""Continues after damage: looks for the next plausible message, validates it, and reports what was skipped.
+"""Continues after damage: searches for the next plausible message, validates it, and reports what was skipped.
 
-What is trusted, and why. A message counts when its bytes decode as what the schema says, at the level that
-was asked for. A damaged one whose end is the beginning of something known is passed over as a whole, so
-nothing is found in the values of its columns. Otherwise everything from its first byte on is searched; a
-stream found there that has another schema is passed over up to its end.
+What is trusted, and why. A message counts if its bytes decode as the schema says, at the requested level. A damaged
+message is skipped as a whole if something known begins at its end, so nothing is found in the values of its columns.
+Otherwise everything from its first byte on is searched; a stream found there that has another schema is skipped up to
+its end.
 
-Dictionaries that came before a gap are forgotten, unless the gap is one RecordBatch message of the right
-structure, or a footer says that it holds no dictionary: a delta or a replacement may be lost with it, and
-indices into the old values would be wrong values. Batches that need one are refused until it was sent again.
+Dictionaries that came before a gap are dropped, unless the gap is one RecordBatch message of the right structure, or a
+footer says that no dictionary is in the gap: a delta or a replacement may be lost with it, and then indices would lead
+to wrong values. Batches that need a dictionary are refused until it is sent again.
 
-Checksums have the numbers of messages, and these count before a message is decoded. A message that was read before is
-passed over. Any other is decoded with the dictionaries of the messages in front of its number, if all of these were
-read; else without any, as behind a gap.
+Checksums contain the numbers of messages, which decide before a message is decoded. A message that was read before is
+skipped. Any other is decoded with the dictionaries of the messages before its number, if all of these were read; else
+without any, as after a gap.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ if TYPE_CHECKING:
 #: The end-of-stream marker: a continuation marker and no length.
 END = b"\xff\xff\xff\xff\0\0\0\0"
 MAGICS, NOT_ZERO = re.compile(re.escape(MAGIC)), re.compile(b"[^\\0]")
-#: What is told of a file with this mistake; nothing of it is lost.
+#: The report about a file with this mistake, of which nothing is lost.
 ARROW_GO = (
     "variadicBufferCounts has the entries of earlier batches too, as arrow-go before January 2026 wrote them: the last "
     "ones were used"
 )
-#: How often each byte may be read for a message that then fails, and how many bytes more. Beyond that, messages
-#: that overlap and fail are passed over as a whole: the work grows with the number of bytes, not its square.
+#: How often each byte may be read for messages that then fail, and how many bytes more. Beyond that, messages
+#: that overlap and fail are skipped as a whole: so the work grows with the number of bytes, not its square.
 PATIENCE = 8
 PATIENCE_MORE = 64 << 20
 #: Places in a stream, besides the current one, where its messages may continue; each may keep dictionaries.
 MOST_PLACES = 4
-#: Messages in a row that may have been read in front of their place.
+#: How many messages in a row may have been read before their place was reached.
 MOST_AHEAD = 1000
 
 
 class Outline(NamedTuple):
-    """What a footer says about a file that cannot be read by it."""
+    """What a footer says about a file that cannot be read by that footer."""
 
     #: Without projection.
     schema: Schema
-    #: Where dictionary batches lie, (start, stop); None: it says wrong.
+    #: Where dictionary batches lie, (start, stop); None: the footer is wrong about it.
     dictionaries: list[tuple[int, int]] | None
     #: How many record batches there are.
     batches: int
@@ -75,8 +75,8 @@ class Outline(NamedTuple):
 def take_dictionaries(decoder: StreamDecoder, source: Source, at: int, limits: Limits | None) -> set[int]:
     """Decode the dictionaries of a file, whose messages begin at byte `at`, if its first batch comes before them.
 
-    That is legal in files, and polars writes all dictionaries behind the batches. Returns where they begin, without
-    those that cannot be decoded: what is wrong with them is told where they stand.
+    That is legal in files, and polars writes all dictionaries behind the batches. Return where they begin, without
+    those that cannot be decoded: what is wrong with them is reported when the search reaches them.
     """
     ahead: dict[int, Message] = {}
     batches = 0
@@ -97,13 +97,13 @@ def take_dictionaries(decoder: StreamDecoder, source: Source, at: int, limits: L
 
 
 def find_place(pattern: re.Pattern[bytes], view: memoryview, start: int) -> int:
-    """Where something stands next, from byte `start` on; the size where it stands nowhere."""
+    """Return where a pattern is found next, from byte `start` on, or the size of the view."""
     found = pattern.search(view, start)
     return len(view) if found is None else found.start()
 
 
 def find_footer(view: memoryview, start: int, magic: int) -> int | None:
-    """Where the footer ends that begins at `start`, up to padding, with the next magic at `magic`; None: it is none."""
+    """Return the end of the footer that begins at `start` or behind padding, with its magic at `magic`; or None."""
     padding = magic - 4 - int.from_bytes(view[magic - 4 : magic], "little") - start
     right = magic < len(view) and 0 <= padding < 64 and not any(view[start : start + padding])
     return magic + len(MAGIC) if right else None
@@ -116,14 +116,14 @@ def count_views(fields: Iterable[Field]) -> int:
 
 
 def name_writer(ledger: Ledger, views: int, start: int, message: Message) -> None:
-    """Tell once that a batch, which was read, has a mistake by which its writer is known."""
+    """Report once that a batch, although it was read, has the mistake of a known writer."""
     found = outline(message) if views else None
     if found is not None and len(found[6]) > views and all(each.reason != ARROW_GO for each in ledger.skipped):
         ledger.skipped.append(Damage(ARROW_GO, start, 0, rows=0))
 
 
 def name_column(error: FormatError | UnsupportedError, message: Message, schema: Schema) -> None:
-    """Name the column in which one changed bit explains a wrong checksum."""
+    """Name, in an error, the column in which one changed bit explains a wrong checksum."""
     if error.column is None and message.kind == "RecordBatch" and (at := changed_in_body(message)) is not None:
         for node in nodes_of(message, schema.fields):
             for buffer in node.buffers:
@@ -135,7 +135,7 @@ def name_column(error: FormatError | UnsupportedError, message: Message, schema:
 class _Gap(NamedTuple):
     start: int
     error: FormatError
-    #: It began behind an end-of-stream marker: no batch is missing for sure.
+    #: It began behind an end-of-stream marker: so perhaps no batch is missing.
     behind_end: bool
 
 
@@ -159,36 +159,36 @@ class Search:
         self._ledger = Ledger("file" if is_file else "stream")
         self._at = 0
         self._gap: _Gap | None = None
-        self._ahead: set[int] = set()  # where dictionaries of the file begin that were decoded before its batches
-        self._ended = False  # the last thing was an end-of-stream marker
-        self._whole = not is_file  # what was read last ends as its kind should
-        self._magic = 0  # where the next magic stands, as far as was searched
-        # What certainly ends the messages, if all that is in front of it is lost.
+        self._ahead: set[int] = set()  # where the dictionaries begin that were decoded before the batches of their file
+        self._ended = False  # the last known thing was an end-of-stream marker
+        self._whole = not is_file  # the file or stream that was read last has a proper end
+        self._magic = 0  # where the next magic is, as far as was searched
+        # Where messages certainly end, if everything before is lost.
         self._tail = self._size if outline is None else outline.end
         self._tail -= 8 if self._bytes(max(self._tail - 8, 0), 8) == END else 0
         self._number = 0
-        self._credit = PATIENCE * self._size + PATIENCE_MORE  # bytes that may still be read in vain
+        self._credit = PATIENCE * self._size + PATIENCE_MORE  # bytes that may still be read without result
         self._decoder: StreamDecoder | None = None
-        self._forgot: int | None = None  # where a dictionary may have been lost, and none came since
+        self._forgot: int | None = None  # where dictionaries may have been lost and were dropped
         self._pending: tuple[Message, RecordBatch] | None = None
         self.metadata: Any = ()
         self._summed: Message | None = None  # the Schema message, if it has a checksum, so that all have
-        self._next = 0  # the number that the next message has by its checksum
-        # Where else the stream may continue: the number of the message, what decodes it, and its `_forgot`.
+        self._next = 0  # the number that the checksum of the next message should have
+        # Where else the stream may continue: the number of the message, its decoder, and its `_forgot`.
         self._places: list[tuple[int, StreamDecoder, int | None]] = []
         self._seen: dict[int, int] = {}  # number -> CRC, of messages that were decoded
         self._batches: set[int] = set()  # numbers of RecordBatch messages whose checksums are right
         self._unclosed = False  # a message with a checksum came last, and did not close its stream
-        #: Where the first two streams of our schema begin.
+        #: Where the first two streams with the same schema begin.
         self.starts: list[int] = []
         #: What was kept and lost up to the first end marker, where readers of streams stop.
         self.end: Recovery | None = None
         self.schema: Schema = self._find_schema()
 
     def _find_schema(self) -> Schema:
-        """Read up to the first schema; the footer's schema is enough, and then batches may come first."""
+        """Read up to the first schema; if there is a footer, take its schema: then batches may come first."""
         if self._outline is not None:
-            # The schema was made anew, and has no checksum.
+            # This Schema message was made anew, and has no checksum.
             self._decoder = StreamDecoder(**{**self._options, "verify": None})
             self._decoder.decode_next(message_of(self._outline.schema.serialize()))
             self._stored_schema = self._outline.schema
@@ -240,7 +240,7 @@ class Search:
             self._ledger.lose(batches, batches, 0)
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Release the source."""
         self._at = self._size
         self._gap = self._pending = self._decoder = self._summed = None
         self._forget_places()
@@ -249,7 +249,7 @@ class Search:
     # -- going through the source --
 
     def _step(self) -> None:
-        """Read the available bytes: a message, or bytes between messages; or find the next message."""
+        """Read what begins here: a message, or bytes between messages; else go to the next message."""
         found = find_message(self._source, self._at, there=True, limits=self._limits)
         if found is not None:
             self._take(*found)
@@ -258,7 +258,7 @@ class Search:
             self._seek(self._at + 1)
 
     def _why(self) -> FormatError:
-        """Say what is wrong with the current bytes."""
+        """Return an error that says what is wrong with the current bytes."""
         framer = Framer(self._limits)
         framer.feed(self._source.part(self._at, self._size - self._at), True)
         try:
@@ -274,7 +274,7 @@ class Search:
         self._at = found[0] if found is not None else self._tail if start <= self._tail else self._size
 
     def _pass(self) -> bool:
-        """Pass what may stand between messages: a marker, a footer, the magic of a file, zeros."""
+        """Skip what may be between messages: a marker, a footer, the magic of a file, zeros; False: none of these."""
         head = self._bytes(self._at, 8)
         if head[:6] == MAGIC:
             self._reach(self._at, False)
@@ -296,7 +296,7 @@ class Search:
         return True
 
     def _pass_zeros(self) -> bool:
-        """Pass zeros, which are the old end-of-stream marker where nothing follows, and else lost data."""
+        """Skip zeros, which are the old end-of-stream marker if nothing follows, else lost data; False: too few."""
         self.end = self.end or self.report
         end = find_place(NOT_ZERO, self._view, self._at)
         if end - self._at in (4, 8) and end == self._size:
@@ -311,13 +311,13 @@ class Search:
         return True
 
     def _bytes(self, start: int, length: int) -> bytes:
-        """Some bytes, fewer at the end."""
+        """Return some bytes; at the end of the source, fewer."""
         return bytes(self._view[start : start + length])
 
     # -- messages --
 
     def _take(self, start: int, end: int, message: Message) -> None:
-        """Decode a message; or pass it over."""
+        """Decode a message, or skip it."""
         self._number += 1
         if message.kind == "Schema":
             self._begin(start, end, message)
@@ -344,19 +344,19 @@ class Search:
             self._pending = message, event.batch
 
     def _goes_to_its_place(self, start: int, end: int, message: Message) -> bool:
-        """Choose the decoder that knows the dictionaries in front of a message; False: the message was read before."""
+        """Choose the decoder that has the dictionaries before a message; False: the message was read already."""
         number, _, crc = (self._summed is not None and checksum_of(message)) or (None, False, 0)
         if number is None or ((number != self._next or number in self._seen) and not checksum_of(message, True)):
             self._distrust(start)
             return True
         if self._seen.get(number) == crc and (number != self._next or message.kind == "RecordBatch"):
-            # A dictionary that comes again in its place may be new to this decoder.
+            # (A dictionary that is repeated in its place may be new to this decoder.)
             self._reach(start, False)
             self._note(f"message {number:,} by its checksum, which was read before, is passed over", start, end, 0)
             self._next += number == self._next
             return False
         if self._seen.get(number, crc) != crc:
-            self._forget_places()  # it is of another stream
+            self._forget_places()  # it belongs to another stream
             self._next = -1
         if not self._leads(self._next, number):
             self._change_place(start, number)
@@ -364,11 +364,11 @@ class Search:
         return True
 
     def _leads(self, next: int, number: int) -> bool:
-        """Whether only batches that were read stand between two numbers."""
+        """Whether all messages between two numbers are batches that were read."""
         return next <= number <= next + MOST_AHEAD and all(each in self._batches for each in range(next, number))
 
     def _change_place(self, start: int, number: int) -> None:
-        """Continue where a message of another number than the next one belongs."""
+        """Continue at the place to which a message with an unexpected number belongs."""
         if self._gap is None:
             words = f"message {number:,} by its checksum comes too early or too late: some are missing"
             self._note(f"{words}, repeated or in another place", start, start, None)
@@ -390,11 +390,11 @@ class Search:
         self._places, self._seen, self._batches = [], {}, set()
 
     def _note(self, reason: str, start: int, end: int, lost: int | None) -> None:
-        """Tell about bytes that are passed over, if any, with these lost rows and batches."""
+        """Report bytes that are skipped (perhaps none), with so many lost rows and batches."""
         self._ledger.skip(FormatError(reason), start, end - start, lost, lost, self._number)
 
     def _count(self, message: Message) -> bool:
-        """Expect the next number after a message that was decoded; returns whether it only closes a stream."""
+        """Count a message that was decoded, and expect the next number; return whether it only closes a stream."""
         number, closes, crc = checksum_of(message) or (None, False, 0)
         if self._summed is not None and number is not None:
             self._seen[number] = crc
@@ -405,7 +405,7 @@ class Search:
         return closes
 
     def _follows(self, start: int, end: int, message: Message) -> int:
-        """Where to continue after a message that decoded; a FormatError if others begin inside it and reach beyond."""
+        """Return where to continue after a decoded message; a FormatError if others begin in it and reach beyond."""
         if self._credit < 0 or self._known(end):
             return end
         self._credit -= end - start
@@ -419,12 +419,12 @@ class Search:
             if at > end:
                 if first < needs:
                     raise FormatError(f"it is cut off: another message begins inside it, at byte {first:,}")
-                return first  # it only claims too much
+                return first  # it only claims more bytes than it uses
             at = max(at, first + 1)
         return end
 
     def _begin(self, start: int, end: int, message: Message) -> None:
-        """A schema: a stream like ours begins, or another one, which is passed over."""
+        """Begin a stream of the same schema; skip a stream of another one."""
         decoder = StreamDecoder(**self._options)
         try:
             decoder.decode_next(message)
@@ -435,7 +435,7 @@ class Search:
         except UsageError:
             if self._decoder is None:
                 raise
-            ours = False  # it lacks a column that was asked for
+            ours = False  # it lacks a requested column
         if not ours:
             self._pass_stream(start, end)
             return
@@ -454,7 +454,7 @@ class Search:
         self._at = end
 
     def _pass_stream(self, start: int, end: int) -> None:
-        """Pass a stream of another schema."""
+        """Skip a stream of another schema."""
         self._reach(start, False)
         while found := find_message(self._source, end, there=True, limits=self._limits):
             if found[2].kind == "Schema":
@@ -466,10 +466,10 @@ class Search:
         self._at = end
 
     def _refuse(self, start: int, end: int, message: Message, error: FormatError | UnsupportedError) -> None:
-        """Pass over a message that does not decode; what it claims is believed where its end is right."""
+        """Skip a message that cannot be decoded; its claims are believed if something known begins at its end."""
         if isinstance(error, UnsupportedError):
             if self._gap is None:
-                raise error  # nothing says that it is damage
+                raise error  # nothing indicates damage
             error = FormatError(str(error))
         found, decoder = survey(message), self._decoder
         fits = decoder is not None and decoder.fits(message)
@@ -478,7 +478,7 @@ class Search:
         if not self._known(end):
             if decoder is not None:
                 decoder.go_on(False)
-            # What looking at it may have cost: nothing is decompressed where it claims too much.
+            # Subtract what decoding may have cost; nothing was decompressed if it claims too much.
             self._credit -= end - start - message.body_length
             if fits and found is not None and found[2] <= self._most_decompressed:
                 self._credit -= message.body_length + found[2]
@@ -501,7 +501,7 @@ class Search:
         self._at = end
 
     def _known(self, at: int) -> bool:
-        """Whether the source ends here, or something begins that follows messages."""
+        """Whether the source ends here, or something begins that may follow a message."""
         head = self._bytes(at, 64)
         if head[:8] == END or head[:6] == MAGIC or not any(head):
             return True
@@ -510,12 +510,12 @@ class Search:
     # -- gaps --
 
     def _open_gap(self, start: int, error: FormatError) -> None:
-        """From here on nothing is known, up to the next thing that is."""
+        """Begin a gap: bytes of which nothing is known, up to the next known thing."""
         if self._gap is None:
             self._gap = _Gap(start, error, self._ended)
 
     def _distrust(self, end: int) -> None:
-        """Forget dictionaries if a gap up to here may have held one."""
+        """Drop the dictionaries if one may have been in the gap that ends here."""
         gap, decoder = self._gap, self._decoder
         if gap and decoder and end > gap.start and self._may_hold_dictionary(gap.start, end):
             self._forgot = gap.start
@@ -526,7 +526,7 @@ class Search:
         return known is None or any(first < end and start < last for first, last in known)
 
     def _reach(self, at: int, ended: bool) -> None:
-        """Something known stands at `at`: what was passed over before it is told."""
+        """Note that something known begins at `at`, and report the bytes that were skipped before it."""
         self._close_gap(at)
         self._ended = ended
 
@@ -536,6 +536,6 @@ class Search:
             return
         at_end = gap.behind_end and end == self._size
         if at_end and self._ledger.format == "file" and self._damage is not None:
-            gap = gap._replace(error=self._damage)  # what is left of a footer
+            gap = gap._replace(error=self._damage)  # the gap is the rest of a footer
         lost = 0 if at_end else None  # batches, and rows
         self._ledger.skip(gap.error, gap.start, end - gap.start, lost, lost)

@@ -1,4 +1,4 @@
-"""Checks a complete file or stream, also after the first fault, and reports."""
+"""Checks a complete file or stream, also after the first fault, and reports what is wrong."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     Options = dict[str, Any]
 
 
-#: Zeros that may stand behind a message.
+#: How many zeros may follow a message.
 PADDING = 64
 
 
 class Remark(NamedTuple):
-    """Something that is valid, and that some readers do not take."""
+    """Something that is valid, but that some readers refuse or read differently."""
 
     #: A short name that stays the same, such as ``footer-order``.
     code: str
-    #: What was found, and who may stumble.
+    #: What was found, and which readers it affects.
     words: str
-    #: The byte of its first occurrence; None where it has none, or concerns all of the source.
+    #: The byte of its first occurrence; None if it has none, or concerns all of the source.
     offset: int | None
     #: How often it was found.
     times: int
@@ -63,7 +63,7 @@ class Validation(NamedTuple):
     num_batches, num_rows, num_bytes : int
         Good ones.
     bad_batches, bad_rows, bad_bytes : int or None
-        None where nothing says how many they are.
+        None if nothing says how many they are.
     damage : tuple of Damage
         In the order in which it was found. If there is more than 1,000, the last one covers all the rest. What follows
         the end marker of a stream is damage, and its batches are bad ones: no reader of streams reads them.
@@ -167,7 +167,7 @@ def validate(
 
 
 class Remarks(list[Remark]):
-    """What is valid and unusual, while it is collected; `watch` is told how far the batches were read."""
+    """The remarks collected so far; `watch` is called with the number of bytes of batches that were read."""
 
     def __init__(self, watch: Callable[[int], object]) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class Remarks(list[Remark]):
 
 
 def _check_file(buffer: Any, options: Options, ledger: Ledger, remarks: Remarks) -> None:
-    """A file by its footer; where there is none that can be read, its messages one after the other."""
+    """Check a file by its footer; if that cannot be read, check the messages one after the other."""
     blocks = outline = None
     try:
         reader = RecordBatchFileReader(buffer, **options)
@@ -187,7 +187,7 @@ def _check_file(buffer: Any, options: Options, ledger: Ledger, remarks: Remarks)
     except (FormatError, UnsupportedError) as error:
         _note(ledger, error)
         if blocks is not None:
-            # Without a dictionary, deltas behind it have other numbers: as in `recover`, the messages are searched.
+            # If a dictionary is lost, indices into later deltas are wrong: search the messages, as `recover` does.
             outline, _ = footer_outline(reader)
         return _check_messages(buffer, options, ledger, remarks, outline)
     if reader.decoder.damage is not None:
@@ -203,7 +203,7 @@ def _check_file(buffer: Any, options: Options, ledger: Ledger, remarks: Remarks)
 
 
 def _check_ranges(batches: Iterable[tuple[Message, RecordBatch]], remarks: Remarks) -> None:
-    """Read all batches; the remark is about values outside the ranges of their types."""
+    """Read all batches, and add a remark if values are outside the ranges of their types."""
     known: dict[int, Any] = {}
     first, times, done = "", 0, 0
     for number, (message, batch) in enumerate(batches):
@@ -222,7 +222,7 @@ def _check_ranges(batches: Iterable[tuple[Message, RecordBatch]], remarks: Remar
 def _note(
     ledger: Ledger, error: ArrowIpcError, offset: int | None = None, length: int = 0, batches: int = 0, rows: int = 0
 ) -> None:
-    """Enter something that is wrong."""
+    """Add something that is wrong to the ledger."""
     plain = error if isinstance(error, FormatError) else FormatError(f"cannot be checked here: {error}")
     plain.column = error.column
     ledger.skip(plain, offset, length, batches, rows)
@@ -237,7 +237,7 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
     twice, before, unlisted = [], [], []
     last = 0
     for kind in ("RecordBatch", "DictionaryBatch"):
-        for offset, stop in blocks_of(reader, kind == "DictionaryBatch"):  # the others were told
+        for offset, stop in blocks_of(reader, kind == "DictionaryBatch"):  # impossible blocks were reported before
             if offset in listed:
                 twice.append(offset)
             elif offset < last and kind == "RecordBatch":
@@ -258,7 +258,7 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
                 older.append(at)
             at = stop if behind is None else behind
             continue
-        # Where the footer lists a message and there is none, its damage was told.
+        # If the footer lists a message here and there is none, that was reported before.
         start, (kind, at) = at, listed[at] if found is None else (found[2].kind, found[1])
         if start not in listed and kind == "RecordBatch":
             unlisted.append(start)
@@ -280,7 +280,7 @@ def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | Non
 
 
 def _pass_old_end(view: memoryview, at: int) -> int | None:
-    """Where an end marker, an older footer or padding ends that begins at byte `at`; None: something else does."""
+    """Return the end of the end marker, older footer or padding that begins at byte `at`; None: it is none of these."""
     start = at + len(END) if view[at : at + len(END)] == END else at
     footer = find_footer(view, start, find_place(MAGICS, view, start))
     if footer is not None:
@@ -290,7 +290,7 @@ def _pass_old_end(view: memoryview, at: int) -> int | None:
 
 
 def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: Remarks) -> int:
-    """Compare the first message with the footer's schema; returns where it ends."""
+    """Compare the first message with the footer's schema; return where it ends."""
     assert reader.source is not None
     at, stop, message = find_schema(reader.source, reader.decoder.messages_end, limits)
     if message is None:
@@ -315,9 +315,9 @@ def _compare_schema(reader: RecordBatchFileReader, ledger: Ledger, limits: Limit
 
 def _check_stream(buffer: Any, options: Options, ledger: Ledger, remarks: Remarks) -> None:
     try:
-        # Says in better words than a search what the bytes are, if they are no stream at all.
+        # If the bytes are no stream at all, a reader's error says better what they are than a search does.
         with RecordBatchStreamReader(buffer, **options) as reader:
-            assert reader.schema is not None  # whose names and metadata are read here
+            assert reader.schema is not None  # this reads its names and metadata
     except (FormatError, UnsupportedError) as error:
         _note(ledger, error)
     _check_messages(buffer, options, ledger, remarks)
@@ -326,7 +326,7 @@ def _check_stream(buffer: Any, options: Options, ledger: Ledger, remarks: Remark
 def _check_messages(
     buffer: Any, options: Options, ledger: Ledger, remarks: Remarks, outline: Outline | None = None
 ) -> None:
-    """Everything that a search finds; what is wrong with the beginning or the footer was told first."""
+    """Check everything that a search finds; errors of the beginning or the footer have been reported before."""
     try:
         search = Search(buffer, options, outline)
     except (FormatError, UnsupportedError) as error:

@@ -15,7 +15,7 @@ cdef class FileMap:
     """All bytes of a regular file as read-only memory."""
     cdef void* data
     cdef int64_t size
-    cdef uintptr_t low              # from here to `high` lie bodies that nothing refers to any more, side by side
+    cdef uintptr_t low              # from here to `high` lie adjacent bodies that nothing refers to any more
     cdef uintptr_t high
 
 
@@ -23,18 +23,19 @@ cdef class FileMap:
 @cython.no_gc
 @cython.freelist(8)
 cdef class MappedBody:
-    """The body of one batch in a map; all that points into it keeps this, and with it the map."""
+    """The body of one batch in a map. Everything that points into it keeps this object alive, and so the map."""
     cdef Source source
     cdef FileMap map
     cdef uintptr_t start
     cdef uintptr_t end
 
 
+# Return the object to keep for the columns of a body in a map.
 cdef MappedBody mapped_body(Source source, FileMap map, const uint8_t* body, int64_t size)
 
 
 cdef inline object keeper_of(object owner, const uint8_t* body, int64_t size):
-    """What the columns of a body keep: the owner of its bytes, or a MappedBody if that is a map of ours."""
+    """Return what the columns of a body must keep: the owner of its bytes, or a MappedBody if that is a FileMap."""
     cdef PyObject* exporter
     if size and type(owner) is Source:
         exporter = <PyObject*> (<Source> owner).view.obj

@@ -1,4 +1,4 @@
-"""Maps of files, and their memory: pages of batches that nothing refers to any more are let go of."""
+"""Maps of files, and their memory: the pages of batches that nothing refers to any more are released."""
 
 cimport cython
 from libc.errno cimport ENOMEM, errno
@@ -24,7 +24,7 @@ cdef extern from * nogil:
         if (file >= 0)
             close(file);
         text[size < 0 ? 0 : size] = 0;
-        /* The third number. By hand: a new C library's sscanf and strtol are not in an older one. */
+        /* The third number, parsed by hand: sscanf and strtol of a new C library are missing in an older one. */
         for (int spaces = 0; *number && spaces < 2; number++)
             spaces += *number == ' ';
         if (*number == 0)
@@ -39,20 +39,20 @@ cdef extern from * nogil:
 cdef enum:
     MOST_MAPS = 1 << 14         # a quarter of the 65,530 that Linux gives a process: malloc needs some too
     FAULT_AROUND = 1 << 16      # bytes that a page fault brings along at most
-    LOOK = 1 << 24              # bytes after which the memory of files is looked at
-    RUN = 1 << 20               # bytes whose pages are let go of together: a call for each small batch costs more
+    LOOK = 1 << 24              # bytes of dropped bodies after which the memory of files is measured again
+    RUN = 1 << 20               # bytes whose pages are released together: a call for each small batch costs more
 
 cdef Tally live_maps
-cdef int64_t most_resident = 96 << 20   # bytes of files that the process may have in memory before pages are let go of
+cdef int64_t most_resident = 96 << 20   # bytes of files that the process may have in memory before pages are released
 
 
 def count_maps():
-    """Count the live maps: a seam for leak tests."""
+    """Count the live maps, for tests of leaks."""
     return tally_sum(&live_maps)
 
 
 def keep_resident(int64_t most):
-    """Set how many bytes of files may be in memory before pages are let go of, and return what it was: for tests."""
+    """Set how many bytes of files may be in memory before pages are released; return the number before: for tests."""
     global most_resident, unseen
     before, most_resident, unseen = most_resident, most, LOOK
     return before
@@ -62,7 +62,7 @@ def keep_resident(int64_t most):
 cdef class FileMap:
     """All bytes of a regular file, not empty, as read-only memory. Unlike `mmap.mmap`, it keeps no descriptor.
 
-    An OSError says that the file cannot be mapped, or that too many are: it can still be read.
+    Raise an OSError if the file cannot be mapped, or if too many are mapped: it can still be read.
     """
 
     def __cinit__(self, int descriptor):
@@ -87,17 +87,17 @@ cdef class FileMap:
                 munmap(self.data, self.size)
 
 
-# A page of a file that was read counts as memory of the process until its map ends. When nothing refers to a batch any
-# more and files have much memory, the pages of its body are let go of. Nothing is lost, whoever reads them: a map is
-# never written to, and a page that is read again comes from the file again. A page that it shares with a neighbour,
-# and those that a page fault may bring with it, wait for that neighbour.
+# A page of a file that was read counts as memory of the process until its map ends. When the last reference to a batch
+# is gone and mapped files hold much memory, the pages of its body are released. Nothing is lost: a map is never written
+# to, and a released page that is read again comes from the file. Pages that the body shares with a neighbour, or that a
+# page fault may bring in with it, are released together with that neighbour.
 
 cdef struct Pages:
     uintptr_t first
     size_t size
 
-cdef Guard maps_guard                   # of the runs of all maps, and of these two
-cdef int64_t unseen = LOOK              # bytes that were left since the memory of files was looked at
+cdef Guard maps_guard                   # guards the runs of all maps, and these two
+cdef int64_t unseen = LOOK              # bytes of bodies that were dropped since the memory of files was measured
 cdef bint is_crowded = False
 
 
@@ -116,7 +116,7 @@ cdef MappedBody mapped_body(Source source, FileMap map, const uint8_t* body, int
 
 
 cdef void leave(FileMap map, uintptr_t start, uintptr_t end) noexcept:
-    """Add a body to the run of those before it; let go of their pages if they are many, or if it lies elsewhere."""
+    """Add a dropped body to the run of those before it; release the run if it is long, or the body lies elsewhere."""
     cdef Pages[2] pages
     cdef int i
     memset(pages, 0, sizeof(pages))
@@ -137,7 +137,7 @@ cdef void leave(FileMap map, uintptr_t start, uintptr_t end) noexcept:
 
 
 cdef void cut_run(FileMap map, Pages* out) noexcept:
-    """Take off a run the pages to let go of; what does not fill a page fault's reach stays in it."""
+    """Cut the pages to release off a run; an end that is smaller than the reach of a page fault stays in it."""
     global unseen, is_crowded
     cdef uintptr_t first = (map.low + FAULT_AROUND - 1) & ~<uintptr_t> (FAULT_AROUND - 1)
     cdef uintptr_t last = map.high & ~<uintptr_t> (FAULT_AROUND - 1)

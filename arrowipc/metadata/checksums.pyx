@@ -1,4 +1,4 @@
-"""Checksums of messages: what a writer notes in each, and what a reader compares; docs/format.md defines them."""
+"""Checksums of messages: a writer stores one in each, and a reader compares it; docs/format.md defines them."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free
@@ -18,10 +18,10 @@ crc_init()
 
 cdef enum:
     KEY_SIZE = 17
-    WORTH_RELEASING = 1 << 15   # bytes of a body
+    WORTH_RELEASING = 1 << 15   # bytes of a body: from this size on, the GIL is released
     WORTH_THREADS = 1 << 23     # bytes of a body: waking a helper takes as long as a quarter of this
     PIECE = 1 << 18             # bytes that a thread takes at once
-    MOST_SEARCHED = 1 << 23     # bytes of a message in which a changed bit is looked for, which takes 10 ns each
+    MOST_SEARCHED = 1 << 23     # bytes of a message in which a changed bit is searched; each byte takes 10 ns
     POLYNOMIAL = 0x82F63B78
 
 cdef const char* KEY = b"arrowipc:checksum"
@@ -38,7 +38,7 @@ UNCLOSED = ("the stream ends without the message that closes it: messages are mi
 
 
 cdef int verify_of(object verify) except -1:
-    """What a reader's `verify` asks for."""
+    """Return the Verify that a reader's `verify` names."""
     if verify is False:
         return VERIFY_NOTHING
     return (VERIFY_NOTHING, VERIFY_ALL, VERIFY_THERE)[
@@ -76,7 +76,7 @@ cdef bint closes_stream(const Envelope* message, const Checksum* checksum) noexc
 
 
 cdef uint32_t crc_start(const uint8_t* data, int64_t size, const uint8_t* digits) noexcept nogil:
-    """The register after `data`, in which eight zeros stand for the digits of the CRC."""
+    """Return the register after `data`, with eight zeros in the place of the CRC's digits."""
     cdef uint32_t before = crc_next(crc_next(~<uint32_t> 0, data, digits - data), BLANK, 8)
     return crc_next(before, digits + 8, data + size - digits - 8)
 
@@ -97,7 +97,7 @@ cdef uint32_t crc_more(uint32_t register, const uint8_t* data, int64_t size) noe
 
 
 cdef void put_hex(uint8_t* out, uint32_t number) noexcept nogil:
-    """Eight lower-case digits."""
+    """Write a number as eight lower-case hexadecimal digits."""
     cdef int i, digit
     for i in range(8):
         digit = number >> (28 - 4 * i) & 15
@@ -105,7 +105,7 @@ cdef void put_hex(uint8_t* out, uint32_t number) noexcept nogil:
 
 
 cdef uint32_t read_hex(const uint8_t* digits) noexcept nogil:
-    """The number of eight digits; of other characters, any."""
+    """Return the number of eight hexadecimal digits; other characters give any number."""
     cdef uint32_t number = 0
     cdef int i
     for i in range(8):
@@ -117,7 +117,7 @@ cdef class Pieces(Jobs):
     """The CRC of a large body; a job is a piece of it."""
     cdef const uint8_t* data
     cdef int64_t size
-    cdef uint32_t* registers    # of each piece; they began as 0
+    cdef uint32_t* registers    # after each piece; each began as 0
 
     def __dealloc__(self):
         free(self.registers)
@@ -133,7 +133,7 @@ cdef class Pieces(Jobs):
 
 
 cdef uint32_t crc_shared(uint32_t register, const uint8_t* data, int64_t size) except? 0:
-    """The register after `data`, which several threads read."""
+    """Return the register after `data`, computed by several threads."""
     cdef Pieces pieces = Pieces()
     cdef uint32_t power = crc_power(PIECE)
     cdef int64_t i, last = (size - 1) // PIECE
@@ -194,7 +194,7 @@ cdef bint counts(const Checksum* checksum, int64_t number) noexcept nogil:
 
 cdef int64_t changed_byte(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
                           int64_t body_size) noexcept nogil:
-    """Which byte, counted through `head` and `body`, has one changed bit, if nothing else was changed; -1: none."""
+    """Return the byte, counted through `head` and `body`, in which a single changed bit explains the CRC; -1: none."""
     cdef const uint8_t* digits = checksum.text + SUM_DIGITS
     cdef uint32_t state = POLYNOMIAL
     cdef uint32_t difference = read_hex(digits) ^ message_crc(checksum, head, head_size, body, body_size)
@@ -210,7 +210,7 @@ cdef int64_t changed_byte(const Checksum* checksum, const uint8_t* head, int64_t
 
 
 def crc32c(data, bint portable=False):
-    """Return the CRC-32C of bytes, also as processors without an instruction for it compute it; a seam for tests."""
+    """Return the CRC-32C of bytes, for tests; `portable`: as processors without an instruction for it compute it."""
     cdef Source source = Source(data)
     if portable:
         return ~crc_portable(~<uint32_t> 0, source.data, source.size)

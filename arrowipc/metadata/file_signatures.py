@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Bytes that are enough for all of this; four recognise most.
+#: So many bytes recognise all of these formats; four recognise most.
 HEAD = 262
 
 _STREAM = (
@@ -18,7 +18,7 @@ _PICKLE = (
 )
 _COMPRESSED = "this is {}: decompress it first, or hand over the file object that {} gives"
 
-# As a number of metadata bytes these are more than any schema has, or no multiple of 4.
+# Read as a size of metadata, these are more than any schema has, or no multiple of 4.
 _KINDS = {
     b"\xff\xff\xff\xff": _STREAM,
     b"ARRO": _FILE,
@@ -48,11 +48,11 @@ def foreign(head: bytes) -> str | None:
             return advice
     if head[257:262] == b"ustar":
         return "this is a tar archive: hand over one of its members, tarfile.open(path).extractfile(name)"
-    # From protocol 2 on. As a number of metadata bytes the first four are then 16 MiB at least, or no multiple of 4.
+    # From protocol 2 on. Read as a size of metadata, the first four bytes are 16 MiB at least, or no multiple of 4.
     if head[:1] == b"\x80" and 2 <= head[1] <= 5 and (head[3] or head[2] == 0x95):
         return _PICKLE
     text = head.removeprefix(b"\xef\xbb\xbf")
-    # A small number of metadata bytes has zeros or control characters among its four.
+    # The four bytes of a small size of metadata include zeros or control characters.
     if len(head) < 4 or any(byte < 32 and byte not in b"\t\n\r" for byte in text) or not text[:4].isascii():
         return None
     start = text.lstrip()[:1]

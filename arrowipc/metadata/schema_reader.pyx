@@ -1,7 +1,7 @@
 """Schema tables: verified and flattened into plans, projected, and turned into Python schemas.
 
 The plan is made first, in C, because a reader needs nothing else; the Python objects that describe the same
-schema are made from it when somebody asks.
+schema are made from it on first use.
 """
 
 cimport cython
@@ -39,7 +39,7 @@ from arrowipc.errors import FormatError, NotFoundError, UnsupportedError, UsageE
 
 # -- the type of one field -----------------------------------------------------------------------------------
 
-# By the format's Type; unions: or LAYOUT_DENSE.
+# The layout of each Type of the format; a union may have LAYOUT_DENSE, too.
 cdef uint8_t[27] LAYOUT_OF = [
     0, LAYOUT_NULL, LAYOUT_FIXED, LAYOUT_FIXED, LAYOUT_VAR32, LAYOUT_VAR32, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_FIXED,
     LAYOUT_FIXED, LAYOUT_FIXED, LAYOUT_FIXED, LAYOUT_LIST32, LAYOUT_STRUCT, LAYOUT_SPARSE, LAYOUT_FIXED,
@@ -79,7 +79,7 @@ cdef int read_decimal(const Table* type, FieldPlan* f, Fault* fault) noexcept no
 
 
 cdef int read_temporal(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
-    """Date, Time, Timestamp, Duration and Interval: a unit, and the width that goes with it."""
+    """Read Date, Time, Timestamp, Duration and Interval: a unit, and the width that goes with it."""
     cdef int most = DateUnit_MAX if kind == Type_Date else IntervalUnit_MAX if kind == Type_Interval else TimeUnit_MAX
     cdef int unit = (Date_unit_DEFAULT if kind == Type_Date else Time_unit_DEFAULT if kind == Type_Time
                      else Duration_unit_DEFAULT if kind == Type_Duration else 0)
@@ -114,7 +114,7 @@ cdef int read_temporal(const Table* type, int kind, FieldPlan* f, Fault* fault) 
 
 
 cdef int read_sized(const Table* type, int kind, FieldPlan* f, Fault* fault) noexcept nogil:
-    """FloatingPoint, FixedSizeBinary, FixedSizeList and Map: one parameter each."""
+    """Read FloatingPoint, FixedSizeBinary, FixedSizeList and Map: one parameter each."""
     cdef int value = 0, found
     if kind == Type_FloatingPoint:
         found = fb_i16(type, FloatingPoint_precision, 0, &value)
@@ -170,7 +170,7 @@ cdef int read_type(const Table* type, int kind, FieldPlan* f, Fault* fault) noex
 
 cdef int open_field(const Table* table, FieldPlan* model, Vector* name, Table* type, Vector* children,
                     Fault* fault) noexcept nogil:
-    """Open a Field table, but for its dictionary and what is below it."""
+    """Open a Field table, without its dictionary and the tables of its children."""
     cdef int kind, nullable, found
     model[0] = blank()
     found = fb_string(table, Field_name, name)
@@ -220,7 +220,7 @@ cdef int open_encoding(const Table* table, FieldPlan* indices, int64_t* id, Faul
 
 
 cdef inline bint same_form(const FieldPlan* x, const FieldPlan* y, int flags) noexcept nogil:
-    """Whether two fields, but for what is below them, have the same layout, type and `flags`."""
+    """Whether two fields, without their children, have the same layout, type and `flags`."""
     return (x.layout == y.layout and x.type == y.type and x.width == y.width and x.unit == y.unit
             and x.precision == y.precision and x.scale == y.scale and (x.flags ^ y.flags) & flags == 0)
 
@@ -246,7 +246,7 @@ cdef class PlanBuilder:
         free(self.codes)
 
     cdef FieldPlan* add(self, const FieldPlan* model, int32_t parent) except NULL:
-        """Append a copy of `model`: everything that depends on its place in this plan is set anew."""
+        """Append a copy of `model`, and set everything that depends on its place in this plan."""
         cdef FieldPlan* f
         cdef bint is_union = model.layout == LAYOUT_SPARSE or model.layout == LAYOUT_DENSE
         if (reserve_items(<void**> &self.fields, &self.fields_room, self.n_fields + 1, sizeof(FieldPlan)) < 0
@@ -272,7 +272,7 @@ cdef class PlanBuilder:
         return f
 
     cdef int32_t use_dictionary(self, DictionaryPlan dictionary) except -1:
-        """Ordinal of a dictionary in this plan, adding it when it is new."""
+        """Return the ordinal of a dictionary in this plan; add it if it is new."""
         ordinal = self.ordinals.get(dictionary.id)
         if ordinal is None:
             ordinal = self.ordinals[dictionary.id] = len(self.dictionaries)
@@ -309,7 +309,7 @@ cdef class PlanBuilder:
 
 
 cdef str text_of(const Table* field):
-    """The name of a Field table, for messages: cut short, and whatever its bytes are."""
+    """Return the name of a Field table for messages: cut short, with invalid bytes replaced."""
     cdef Vector name
     if fb_string(field, Field_name, &name) <= 0:
         return ""
@@ -322,7 +322,7 @@ cdef class SchemaReader:
     cdef const uint8_t* base
     cdef int64_t size
     cdef int64_t budget         # tables that may still be visited: shared sub-tables describe 2^n fields in n bytes
-    cdef int64_t text           # bytes of strings that may still be named: they may be shared as well
+    cdef int64_t text           # bytes of strings that may still be read: strings may be shared, too
     cdef int64_t max_depth
     cdef dict values            # dictionary id -> DictionaryPlan, over all levels
 
@@ -416,7 +416,7 @@ cdef class SchemaReader:
 
     cdef int encoded_field(self, const Table* table, FieldPlan* indices, int64_t id, PlanBuilder out, int32_t parent,
                            int64_t depth) except -1:
-        """A dictionary-encoded field: its indices go into `out`, its values get a plan of their own."""
+        """Add a dictionary-encoded field: its indices go into `out`, its values get a plan of their own."""
         cdef DictionaryPlan dictionary = DictionaryPlan.__new__(DictionaryPlan)
         cdef PlanBuilder values = PlanBuilder()
         indices.source_node = out.n_fields
@@ -437,7 +437,7 @@ cdef class SchemaReader:
 
 
 cdef int read_codes(const Table* type, int8_t* codes, int32_t n_children, Fault* fault) noexcept nogil:
-    """Union.typeIds -> table of child ordinals; absent: 0..n-1."""
+    """Turn Union.typeIds into a table of child ordinals; if they are absent, codes are 0..n-1."""
     cdef Vector ids
     cdef int32_t i, code
     memset(codes, 0xFF, 128)
@@ -486,7 +486,7 @@ cdef uint64_t MARK_SECRET = 0x9E3779B97F4A7C15ULL
 cdef Recent recent_plans = Recent(64, 1 << 21)
 
 cdef struct Wanted:
-    # A Schema table, and the limits that it is read under.
+    # A Schema table, and the limit of depth that it is read with.
     const uint8_t* metadata
     int64_t size
     int64_t schema_table
@@ -495,10 +495,10 @@ cdef struct Wanted:
 
 cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table, const LimitsData* limits,
                     object owner, bint some=False):
-    """The plan of the Schema table at byte `schema_table` of a flatbuffer.
+    """Return the plan of the Schema table at byte `schema_table` of a flatbuffer.
 
-    The flatbuffer is copied, unless it is large (the footer of a file of many batches): then `owner` keeps it.
-    `some`: it will be projected, so it may have columns that nobody can read.
+    The flatbuffer is copied, unless it is large (the footer of a file of many batches): then the plan keeps `owner`.
+    `some`: the plan will be projected, so it may have columns that cannot be read.
     """
     cdef Wanted wanted = [metadata, size, schema_table, limits.depth]
     cdef Plan found
@@ -506,7 +506,7 @@ cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table,
     cdef uint64_t mark
     if size > WORTH_COPYING:
         if FREE_THREADED:
-            # `own_metadata` cannot change what other threads read.
+            # Copy it here: `own_metadata` could not change a plan that other threads read.
             owner = PyBytes_FromStringAndSize(<const char*> metadata, size)
             metadata = <const uint8_t*> PyBytes_AS_STRING(owner)
         found = flatten(metadata, size, owner, schema_table, limits.depth)
@@ -514,7 +514,7 @@ cdef Plan read_plan(const uint8_t* metadata, int64_t size, int64_t schema_table,
         return found
     plan = recent_plans.again(&wanted, is_plan_of)
     if plan is None:
-        mark = hash_with(MARK_SECRET, 0, metadata, size)   # the bytes say whether it is the same
+        mark = hash_with(MARK_SECRET, 0, metadata, size)   # equal marks are no proof: `is_plan_of` compares the bytes
         plan = recent_plans.find(mark, &wanted, is_plan_of)
         if plan is None:
             copy = PyBytes_FromStringAndSize(<const char*> metadata, size)
@@ -530,7 +530,7 @@ cdef inline bint is_wide(const FieldPlan* field) noexcept nogil:
 
 
 cdef bint has_wide(Plan plan, bint refuse) except -1:
-    """Whether there is such a field, in dictionaries too."""
+    """Whether a plan has such a field, also in its dictionaries; with `refuse`, raise for it."""
     cdef DictionaryPlan dictionary
     cdef int32_t i
     for i in range(plan.d.n_fields):
@@ -584,7 +584,7 @@ cdef Plan flatten(const uint8_t* metadata, int64_t size, object owner, int64_t s
 
 
 cdef Plan unshared(Plan plan):
-    """The same plan again, with dictionaries of its own, for a reader that changes it."""
+    """Make the same plan once more, with dictionaries of its own, for a reader that changes it."""
     return flatten(plan.metadata, plan.metadata_size, plan.metadata_owner, plan.schema_table, plan.max_depth)
 
 
@@ -601,7 +601,7 @@ cdef int own_metadata(Plan plan, bytes copy) except -1:
 
 
 cdef int mark_order(Plan plan, bint big) except -1:
-    """Dictionaries come in the byte order of the schema that uses them."""
+    """Set the byte order of a plan and of its dictionaries, which come in the order of the schema that uses them."""
     cdef DictionaryPlan dictionary
     plan.d.stored_big = big
     for dictionary in plan.dictionaries:
@@ -613,7 +613,7 @@ cdef int mark_order(Plan plan, bint big) except -1:
 
 
 cdef Plan project(Plan whole, object columns):
-    """The plan of some columns: names, indices or dotted paths into structs and lists, in the order given."""
+    """Return the plan of some columns: names, indices or dotted paths into structs and lists, in the order given."""
     cdef PlanBuilder out
     cdef int32_t column, first, i
     cdef Plan plan
@@ -623,10 +623,10 @@ cdef Plan project(Plan whole, object columns):
     wanted = []
     for item in iterator_of("columns", (columns,) if isinstance(columns, (str, int)) else columns):
         wanted.append(choose(whole, item, chosen))
-        # There may be many names: a signal must not have to wait for the last one.
+        # There may be many names: a signal must be able to interrupt the loop.
         PyErr_CheckSignals()
     out = PlanBuilder()
-    placed = {} if len(wanted) > len(chosen) else None      # None: none is asked for again
+    placed = {} if len(wanted) > len(chosen) else None      # None: no column is requested twice
     for column in wanted:
         PyErr_CheckSignals()
         below = chosen[column]
@@ -642,7 +642,7 @@ cdef Plan project(Plan whole, object columns):
 
 
 cdef Plan finish_part(Plan whole, PlanBuilder out):
-    """The plan of some fields of `whole`, for its messages."""
+    """Return the plan of some fields of `whole`, for messages of `whole`."""
     cdef Plan plan = out.finish(whole.metadata, whole.metadata_size, whole.metadata_owner, whole.schema_table)
     plan.d.source_nodes = whole.d.source_nodes
     plan.d.source_buffers = whole.d.source_buffers
@@ -663,7 +663,7 @@ cdef Plan arrange(Plan whole, list fields):
 cdef int32_t choose(Plan whole, object item, dict chosen) except -1:
     """Add one column or path to `chosen`: top-level ordinal -> None (all of it) or the same for its children.
 
-    Returns the ordinal. A whole column may be asked for again, what lies below one only once.
+    Return the ordinal. A whole column may be requested several times, a part of one only once.
     """
     cdef int32_t i
     if isinstance(item, str):
@@ -694,7 +694,7 @@ cdef int32_t choose(Plan whole, object item, dict chosen) except -1:
 
 
 cdef list children_of(Plan plan, int32_t field):
-    """The fields right below one; -1: the columns."""
+    """Return the fields directly below one; -1: the columns."""
     cdef list found = []
     cdef int32_t child = field + 1, end = plan.d.n_fields if field < 0 else plan.d.fields[field].end
     while child < end:
@@ -704,10 +704,10 @@ cdef list children_of(Plan plan, int32_t field):
 
 
 cdef dict names_below(Plan whole, int32_t parent):
-    """Name -> ordinal of the children of a field (-1: the columns); a list of ordinals if it repeats.
+    """Return name -> ordinal for the children of a field (-1: the columns); a repeated name has a list of ordinals.
 
-    Kept, because the plan is: opening many streams of one wide schema looks names up again and again. An object per
-    name would be work for the cyclic collector.
+    The plan keeps it, because opening many streams of one wide schema looks names up again and again. The values are
+    plain numbers, because the garbage collector would have to visit an object per name.
     """
     cdef int32_t child
     cdef dict table
@@ -734,12 +734,12 @@ cdef dict names_below(Plan whole, int32_t parent):
 cdef int32_t column_named(Plan plan, object name) except -1:
     found = names_below(plan, -1).get(name)
     if type(found) is not int:
-        plan_schema(plan).field(name)   # says whether there is none or more than one
+        plan_schema(plan).field(name)   # raises that there is none, or more than one
     return found
 
 
 cdef list find_path(Plan whole, int32_t parent, str name):
-    """Child ordinals that lead from a field (-1: the top) to `name`; one that holds dots is tried before its parts."""
+    """Return the child ordinals from a field (-1: the top) to `name`; a name with dots is tried before its parts."""
     cdef dict names = names_below(whole, parent)
     cdef int layout
     cdef int32_t field
@@ -764,7 +764,7 @@ cdef list find_path(Plan whole, int32_t parent, str name):
 
 
 cdef int place_field(Plan whole, int32_t field, object below, PlanBuilder out, int32_t parent) except -1:
-    """Copy a field and what is chosen below it: None (all), a dict by ordinals, or pairs of a child and the same."""
+    """Copy a field and its chosen children: `below` is None (all), a dict by ordinals, or pairs (child, its own)."""
     cdef FieldPlan model = whole.d.fields[field]
     cdef FieldPlan* f
     cdef int32_t at = out.n_fields
@@ -791,7 +791,7 @@ cdef tuple UNITS = ("s", "ms", "us", "ns")
 
 
 cdef object plan_schema(Plan plan):
-    """The `arrowipc.Schema` that a plan stands for, made once."""
+    """Return the `arrowipc.Schema` of a plan; it is made once."""
     cdef Table table
     cdef Vector features
     cdef int32_t i
@@ -826,7 +826,7 @@ cdef bint has_metadata(Plan plan, int32_t field) noexcept nogil:
 
 
 cdef object plan_field(Plan plan, int32_t field):
-    """The `arrowipc.Field` of one FieldPlan, with everything below it."""
+    """Return the `arrowipc.Field` of one FieldPlan, with everything below it."""
     cdef Table table
     from arrowipc.datatypes import Field
 
@@ -862,7 +862,7 @@ cdef dict shared_types = {}
 
 
 def shared_type(*form):
-    """One object for each type that has few forms: schemas of many columns take less, and are found equal sooner."""
+    """Return the only object of a type that has few forms: large schemas take less memory, and are compared faster."""
     found = shared_types.get(form)
     if found is None:
         from arrowipc import datatypes
@@ -925,7 +925,7 @@ cdef object nested_type(Plan plan, int32_t field, object types):
 
 
 cdef Plan python_plan(object schema, const LimitsData* limits):
-    """The plan of an `arrowipc.Schema` (or of anything with `__arrow_c_schema__` that offers `serialize`)."""
+    """Return the plan of an `arrowipc.Schema` (or of anything with `__arrow_c_schema__` that offers `serialize`)."""
     cdef Plan plan = getattr(schema, "_plan", None)
     if plan is not None:
         return plan
@@ -942,7 +942,7 @@ cdef Plan message_plan(object schema, const LimitsData* limits):
 
 
 cdef Plan serialized_plan(object schema, const LimitsData* limits):
-    """One parser: a schema made in Python goes through its own Schema message, behind an 8-byte prefix."""
+    """Read a schema made in Python from its own Schema message (behind an 8-byte prefix): so there is one parser."""
     cdef Envelope envelope
     cdef Fault fault
     if not hasattr(schema, "serialize"):
@@ -956,11 +956,11 @@ cdef Plan serialized_plan(object schema, const LimitsData* limits):
 
 # -- schemas that differ in metadata alone ---------------------------------------------------------------------------
 
-# Recognises schemas that differ in metadata alone, table by table, without reading them anew.
+# Compare schemas that may differ in metadata alone, table by table, without reading them anew.
 #
-# Writers put into the metadata what changes from payload to payload (pandas: the range of its index). The two
-# schemas are walked side by side; one of them has been read, so names, types, depth and number of tables of the
-# other need no proof of their own where they are the same.
+# Some writers' metadata change from payload to payload (pandas: the range of its index). The two schemas are walked
+# side by side. One of them has been read: where the other one is the same, its names, types, depth and number of
+# tables need no proof of their own.
 
 cdef inline bint same_bytes(const Vector* a, const Vector* b, int64_t element) noexcept nogil:
     return a.count == b.count and (a.count == 0 or memcmp(a.data, b.data, a.count * element) == 0)
@@ -992,7 +992,7 @@ cdef bint same_field(const Table* a, const Table* b) noexcept nogil:
 
 
 cdef bint same_fields(const Table* a, const Vector* x, const Table* b, const Vector* y) noexcept nogil:
-    """Vectors of Field tables, all that is below them included."""
+    """Compare vectors of Field tables, and everything below them."""
     cdef Table one, other
     cdef int64_t i
     if x.count != y.count:

@@ -26,12 +26,12 @@ from arrowipc.errors import UsageError
 # Writes FlatBuffers: strings, vectors, and tables that share their vtables.
 #
 # The same calls give the same bytes. Every scalar lies at a multiple of its size from the start of the flatbuffer:
-# `finish` makes the whole a multiple of the strictest alignment in it, so it may be counted from the end meanwhile.
+# `finish` makes the whole a multiple of the strictest alignment in it, so until then places are counted from the end.
 
 cdef enum:
     FIRST_ROOM = 1024
     MOST_SLOTS = 8          # of the tables that are written here; Field and SparseTensor have 7
-    MOST_VTABLES = 64       # that are found again; a schema has fewer
+    MOST_VTABLES = 64       # how many vtables can be shared; a schema has fewer
     TABLE_BYTES = 192       # more than a table with its vtable takes, however its fields are padded
 
 
@@ -39,20 +39,20 @@ cdef enum:
 cdef class TableWriter:
     """Writes one flatbuffer, from its end: children first, because offsets point forward.
 
-    Places are counted from the end, and no place is 0. Every call that may fail makes room for itself and for what
-    may come before the next such call: a count, padding, a table. `string`, the vectors and `end` return a place.
-    A table is `begin`, its fields by their vtable offsets (the wide ones first saves padding), `end`. A field that is
-    equal to its default, or that points at nothing (0), stays absent.
+    Places are counted from the end, and no place is 0. Every call that may fail makes room for itself and for all
+    that may come before the next such call: a count, padding, a table. `string`, the vectors and `end` return a place.
+    For a table, call `begin`, add its fields by their vtable offsets (wide ones first, to save padding), and call
+    `end`. A field that is equal to its default, or that points at nothing (0), stays absent.
     """
 
     cdef uint8_t* data
-    cdef int64_t room                       # with `outside`
-    cdef int64_t used                       # the last bytes of `data`, and those outside
-    cdef int64_t outside                    # of the end, which are the caller's and not in `data`
-    cdef int64_t alignment                  # the strictest of what was written
+    cdef int64_t room                       # the size of `data`, and `outside`
+    cdef int64_t used                       # how many bytes were written: the last ones of `data`, and `outside`
+    cdef int64_t outside                    # bytes at the end that the caller writes, and that are not in `data`
+    cdef int64_t alignment                  # the strictest one so far
     cdef int64_t table_end                  # of the open table
     cdef int64_t[MOST_SLOTS] places         # of its fields; 0: absent
-    cdef int64_t[MOST_VTABLES] vtables      # those that differ
+    cdef int64_t[MOST_VTABLES] vtables      # the places of different vtables
     cdef int32_t n_vtables
     cdef int32_t* waiting                   # tables that a vector will point at
     cdef int64_t n_waiting
@@ -63,14 +63,14 @@ cdef class TableWriter:
             memcpy(self.field(slot, width), &value, width)
 
     cdef inline void target(self, int slot, int64_t place) noexcept:
-        """A field that points at a string, vector or table."""
+        """Add a field that points at a string, vector or table."""
         cdef uint8_t* at
         if place:
             at = self.field(slot, 4)
             put32(at, self.used - place)
 
     cdef inline void pair(self, int slot, int64_t first, int64_t second) noexcept:
-        """A struct of two 64-bit integers; structs lie inside their table, whatever they hold."""
+        """Add a struct of two 64-bit integers; structs lie inside their table, also if they are zero."""
         self.align(8, 0)
         put64(self.push(8), second)
         put64(self.field(slot, 8), first)
@@ -83,7 +83,7 @@ cdef class TableWriter:
         return at
 
     cdef inline void align(self, int64_t alignment, int64_t size) noexcept:
-        """Zeros, so that what is written in front of the next `size` bytes ends at a multiple of `alignment`."""
+        """Write zeros, so that the next `size` bytes begin at a multiple of `alignment`."""
         cdef int64_t zeros = -(self.used + size) & (alignment - 1)
         if zeros:
             memset(self.push(zeros), 0, zeros)
@@ -101,7 +101,7 @@ cdef class TableWriter:
         free(self.waiting)
 
     cdef int64_t string(self, const char* text, int64_t size) except 0:
-        """Bytes with their count in front and a NUL behind them."""
+        """Write bytes, with their count in front and a NUL behind them."""
         self.reserve(size)
         self.align(4, size + 1)
         self.push(1)[0] = 0
@@ -110,7 +110,7 @@ cdef class TableWriter:
         return self.used
 
     cdef int64_t vector(self, const void* items, int64_t count, int64_t width, int64_t alignment) except 0:
-        """Scalars or structs, laid out already."""
+        """Write scalars or structs that are laid out already."""
         self.reserve(count * width)
         self.align(max(alignment, 4), count * width)
         memcpy(self.push(count * width), items, count * width)
@@ -126,7 +126,7 @@ cdef class TableWriter:
         return 0
 
     cdef int64_t vector_of_tables(self, int64_t count) except 0:
-        """Offsets of the last `count` tables that wait, in their order."""
+        """Write offsets of the last `count` tables that wait, in their order."""
         cdef uint8_t* items
         cdef int64_t i
         self.reserve(4 * count)
@@ -180,7 +180,7 @@ cdef class TableWriter:
         return 0
 
     cdef bytes finish(self, int64_t root):
-        """The flatbuffer, with `root` as its root table."""
+        """Return the flatbuffer, with `root` as its root table."""
         cdef uint8_t* start
         self.reserve(0)
         self.align(self.alignment, 4)
@@ -189,13 +189,13 @@ cdef class TableWriter:
         return PyBytes_FromStringAndSize(<const char*> start, self.used - self.outside)
 
     cdef int leave_outside(self, int64_t size) except -1:
-        """Begin with `size` bytes that are written by the caller, behind what `finish` returns."""
+        """Begin with `size` bytes that the caller writes, behind the bytes that `finish` returns."""
         self.outside = self.used = size
         self.room += size
         return self.reserve(0)
 
     cdef int reserve(self, int64_t size) except -1:
-        """Room for `size` bytes more: beside them a count, padding and a whole table fit at all times."""
+        """Make room for `size` bytes more, and for a count, padding and a whole table besides."""
         cdef int64_t needed = self.used + size + TABLE_BYTES, room
         cdef uint8_t* moved
         if needed <= self.room:
@@ -253,7 +253,7 @@ cdef dict SCALARS = {
 cdef object Dictionary = types.Dictionary
 cdef object Field = types.Field
 
-# What every column has: of schemas there may be few, of columns there are thousands.
+# The slots that are read for every column: schemas may be few, and have thousands of columns.
 cdef Py_ssize_t FIELD_NAME = slot_place(Field, "name"), FIELD_TYPE = slot_place(Field, "type")
 cdef Py_ssize_t FIELD_NULLABLE = slot_place(Field, "nullable"), FIELD_METADATA = slot_place(Field, "metadata")
 cdef Py_ssize_t METADATA_PAIRS = slot_place(KeyValueMetadata, "pairs")
@@ -264,7 +264,7 @@ cdef Py_ssize_t INT_WIDTH = slot_place(types.Int, "bit_width"), INT_SIGNED = slo
 
 
 def write_schema_message(schema, version, tuple custom_metadata):
-    """The ``Message`` table around a schema whose dictionaries have ids; see `schemas.schema_message`."""
+    """Return the ``Message`` table of a schema whose dictionaries have ids; see `schemas.schema_message`."""
     cdef TableWriter w = TableWriter()
     cdef int64_t pairs = add_pairs(w, custom_metadata)
     return add_message(w, VERSIONS[version], MessageHeader_Schema, add_schema(w, schema), 0, pairs)
@@ -286,7 +286,7 @@ def encapsulate(bytes metadata not None, bint legacy=False):
 
 
 def write_footer(schema, version, bytearray dictionaries not None, int64_t n_batches, tuple metadata):
-    """The ``Footer`` table of a file but for the blocks of its batches; `dictionaries` are ``Block`` structs."""
+    """Return the ``Footer`` table of a file without the blocks of its batches; `dictionaries` are ``Block`` structs."""
     cdef TableWriter w = TableWriter()
     cdef int64_t pairs, fields, dictionary_blocks, batch_blocks
     if n_batches > INT32_MAX // Block_SIZE:
@@ -322,7 +322,7 @@ cdef bytes add_message(TableWriter w, int version, int kind, int64_t header, int
 
 
 def dictionaries_of(tuple fields):
-    """The dictionaries within some fields, as a list in the order of the fields, outer before inner."""
+    """Return the dictionaries within some fields, as a list in the order of the fields, outer before inner."""
     cdef list found = []
     for field in fields:
         type_ = type_of(field)
@@ -350,14 +350,14 @@ cdef int64_t add_schema(TableWriter w, object schema) except 0:
 
 
 cdef int64_t add_fields(TableWriter w, tuple fields) except 0:
-    """A vector of Field tables."""
+    """Write a vector of Field tables."""
     for field in fields:
         w.wait(add_field(w, field))
     return w.vector_of_tables(len(fields))
 
 
 cdef int64_t add_field(TableWriter w, object field) except 0:
-    """A Field table and everything below it; with a dictionary, type and children are those of the values."""
+    """Write a Field table and everything below it; with a dictionary, type and children are those of the values."""
     cdef object type_ = type_of(field)
     cdef int64_t encoding = 0, children, stored, name, pairs
     cdef int kind
@@ -365,7 +365,7 @@ cdef int64_t add_field(TableWriter w, object field) except 0:
         encoding = add_encoding(w, type_)
         type_ = type_.value_type
     kind = kind_of(type_)
-    # Written even where it is empty: some readers cannot do without.
+    # Write this vector even if it is empty: some readers require it.
     children = add_fields(w, type_.children if is_nested(kind) else ())
     stored = add_type(w, kind, type_)
     name = add_text(w, slot(field, FIELD_NAME))
@@ -382,7 +382,7 @@ cdef int64_t add_field(TableWriter w, object field) except 0:
 
 
 cdef int64_t add_encoding(TableWriter w, object dictionary) except 0:
-    # The type of the indices is written even where it is int32, the default, for the same reason.
+    # Write the type of the indices even if it is int32, the default: some readers require it.
     cdef int64_t index = add_type(w, Type_Int, dictionary.index_type)
     w.begin()
     w.scalar(DictionaryEncoding_id, 8, dictionary.dictionary_id)
@@ -398,7 +398,7 @@ cdef inline object type_of(object field):
 
 
 cdef int kind_of(object type_) except -1:
-    """The tag of a type in the Type union."""
+    """Return the tag of a type in the Type union."""
     kind = KINDS.get(type(type_))
     if kind is None:
         raise UsageError(f"expected a type that has a table of its own, found {type_}")
@@ -412,7 +412,7 @@ cdef inline bint is_nested(int kind) noexcept nogil:
 
 
 cdef int64_t add_type(TableWriter w, int kind, object type_) except 0:
-    """The table of a logical type; most have no fields, the tag says it all."""
+    """Write the table of a logical type; most have no fields, because the tag says it all."""
     cdef int64_t below = 0
     if kind == Type_Timestamp and type_.timezone is not None:
         below = add_text(w, type_.timezone)
@@ -431,9 +431,9 @@ cdef int64_t add_type(TableWriter w, int kind, object type_) except 0:
 
 
 cdef int64_t add_pairs(TableWriter w, tuple pairs) except -1:
-    """A vector of KeyValue tables; 0 if there are none.
+    """Write a vector of KeyValue tables; return 0 if there are none.
 
-    Keys and values go in as they are: the format calls them strings, and extension types keep binary there.
+    Keys and values are written as they are: the format calls them strings, but extension types keep binary there.
     """
     cdef int64_t key, value
     if not pairs:
@@ -452,7 +452,7 @@ cdef int64_t add_pairs(TableWriter w, tuple pairs) except -1:
 
 
 def write_tensor_message(type_, shape, names, strides, int64_t length, int64_t body_length):
-    """The ``Message`` table of a dense tensor, whose body begins with its `length` bytes of elements.
+    """Return the ``Message`` table of a dense tensor, whose body begins with its `length` bytes of elements.
 
     `strides` are in bytes; None: the elements lie row-major.
     """
@@ -472,11 +472,11 @@ def write_tensor_message(type_, shape, names, strides, int64_t length, int64_t b
 
 def write_sparse_tensor_message(type_, shape, names, int64_t non_zero_length, tuple index, tuple data,
                                 int64_t body_length):
-    """The ``Message`` table of a sparse tensor.
+    """Return the ``Message`` table of a sparse tensor.
 
-    `index` is what the layout is called, then the fields of its table: ``("COO", type, strides, buffer, is
+    `index` is the name of the layout, then the fields of its table: ``("COO", type, strides, buffer, is
     canonical)``, ``("CSR" or "CSC", type of indptr, buffer, type of indices, buffer)`` or ``("CSF", type of indptr,
-    buffers, type of indices, buffers, axis order)``. A buffer, as `data` is one, is a pair of offset and length.
+    buffers, type of indices, buffers, axis order)``. A buffer (also `data`) is a pair of offset and length.
     """
     cdef TableWriter w = TableWriter()
     cdef int64_t dims = add_dims(w, shape, names), where
@@ -543,7 +543,7 @@ cdef int64_t add_csf(TableWriter w, tuple index) except 0:
 
 
 cdef int64_t add_dims(TableWriter w, object shape, object names) except 0:
-    """A vector of TensorDim tables."""
+    """Write a vector of TensorDim tables."""
     cdef int64_t name
     for i, size in enumerate(shape):
         name = add_text(w, names[i]) if names and names[i] else 0
@@ -568,12 +568,12 @@ cdef inline int64_t add_bytes(TableWriter w, bytes content) except 0:
 
 
 cdef int64_t add_integers(TableWriter w, object values, int64_t width) except 0:
-    """A vector of integers of 4 or 8 bytes."""
+    """Write a vector of integers of 4 or 8 bytes."""
     cdef bytes stored = b"".join([int(value).to_bytes(width, "little", signed=True) for value in values])
     return w.vector(PyBytes_AS_STRING(stored), len(values), width, width)
 
 
 cdef int64_t add_buffers(TableWriter w, object pairs) except 0:
-    """A vector of Buffer structs, of pairs (offset, length)."""
+    """Write a vector of Buffer structs, from pairs (offset, length)."""
     cdef bytes stored = b"".join([int(each).to_bytes(8, "little", signed=True) for pair in pairs for each in pair])
     return w.vector(PyBytes_AS_STRING(stored), len(pairs), 16, 8)

@@ -1,4 +1,4 @@
-"""What the metadata of a field says of its tensors, for columns of Arrow's two extension types of tensors.
+"""Reads what the metadata of a field says of its tensors, for columns of Arrow's two extension types of tensors.
 
 The parameters are JSON, which is as untrusted as any other metadata.
 """
@@ -20,8 +20,8 @@ VARIABLE_SHAPE = "arrow.variable_shape_tensor"
 class TensorColumn(NamedTuple):
     """The parameters of a column of tensors.
 
-    Shapes are those of the stored, row-major values. ``permutation`` says where the dimensions that users see
-    are among these: dimension i is the stored dimension ``permutation[i]``; names are those of the stored
+    Shapes are those of the stored, row-major values. ``permutation`` maps the dimensions that users see to the
+    stored ones: dimension i is the stored dimension ``permutation[i]``; names are those of the stored
     dimensions.
     """
 
@@ -38,7 +38,7 @@ class TensorColumn(NamedTuple):
 def tensor_parameters(field: Field) -> TensorColumn | None:
     """Return what the metadata of a field says of its tensors; None if it is no field of tensors.
 
-    A FormatError if the metadata is broken, or does not fit the type that the field is stored as.
+    Raise a FormatError if the metadata is broken, or does not fit the type that the field is stored as.
     """
     if instance_of("field", field, Field).extension_name == FIXED_SHAPE:
         return _fixed(field, _Parameters(field))
@@ -48,7 +48,7 @@ def tensor_parameters(field: Field) -> TensorColumn | None:
 
 
 class _Parameters:
-    """The JSON of a field's metadata, looked at with suspicion."""
+    """The JSON of a field's metadata, of which nothing is trusted."""
 
     def __init__(self, field: Field) -> None:
         self._where = f"field {field.name!r}: {field.extension_name}"

@@ -1,4 +1,4 @@
-"""Data sets: many Arrow files and streams that are read as one, without looking at more of them than is needed."""
+"""Data sets: many Arrow files and streams that are read as one; no more is read of them than is needed."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from arrowipc.values.row_reader import RowReader
 
     T = TypeVar("T")
-    #: What to do, and whether a thread that does it ahead is worth its price.
+    #: A function to call, and whether calling it ahead in a thread is worth the cost.
     Task: TypeAlias = tuple[Callable[[], T], bool]
 
 NO_ROWS: Lengths = np.zeros(0, np.int64)
-#: Batches that are decoded ahead of whoever takes them.
+#: How many batches are decoded ahead.
 WORKERS = 4
-#: Seconds that it takes to wake a thread and to hear from it.
+#: Seconds that it takes to wake a thread and to get its result.
 WAKING = 100e-6
-#: Remote files whose ends are fetched at the same time: their cost is waiting.
+#: How many remote files' ends are fetched at the same time: their cost is waiting.
 FETCHES = 16
 
 
@@ -55,15 +55,15 @@ class _Plan(NamedTuple):
     columns: tuple[str | int, ...] | None
     mapping: FileMapping
     pruner: Pruner | None
-    #: Columns of the data set that the file has not.
+    #: Columns of the data set that the file does not have.
     missing: dict[str, None]
 
 
 class Dataset(Initialized):
     """Many files and streams as one; made by `open_dataset`.
 
-    Iterating gives the batches of all files in order. Rows are counted through, from 0, over all batches that `filter`
-    leaves. Any number of threads may use it. A pickle holds the files with what is known of them and the options.
+    Iterating gives the batches of all files in order. Rows are numbered, from 0, through all batches that `filter`
+    keeps. Any number of threads may use it. A pickle has the files, what is known of them, and the options.
 
     Examples
     --------
@@ -109,14 +109,14 @@ class Dataset(Initialized):
     ) -> None:
         instance_of("Dataset: options", options, _Options, "; open_dataset() makes data sets")
         self.fragments, self._options, self._columns = fragments, options, columns
-        #: What rules out files and batches; and what of it rows have to pass.
+        #: The filter that rules out files and batches, and the filter that rows have to pass.
         self._filter, self._exact = filter, exact
         self._unfiltered: tuple[Dataset, RowFilter] | None = None
         self.schema = _projected(options.schema, columns)
         self._plans: dict[bytes, _Plan] = {}
         self._numbers: dict[Fragment, list[int]] = {}
         self._rows: RowReader | None = None
-        #: Decides by keys alone; making it says what is wrong with the filter.
+        #: Decides by keys alone; making it raises an error if the filter is wrong.
         self._by_keys = None if filter is None else self._pruner(options.schema, True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -136,7 +136,7 @@ class Dataset(Initialized):
         """Return the data set of some columns, by name, index or dotted path; a NotFoundError where there is none."""
         wanted = None if columns is None else columns_of(columns)
         if wanted is not None:
-            _projected(self.schema, wanted)  # says what is wrong with them
+            _projected(self.schema, wanted)  # raises an error if they are wrong
             names = self.schema.names
             if len(set(names)) == len(names):
                 wanted = tuple([names[each] if isinstance(each, int) else each for each in wanted])
@@ -161,7 +161,7 @@ class Dataset(Initialized):
     def prune(self, filter: Any) -> Dataset:
         """Return the data set without the files and batches in which no row passes `filter`; nothing is read.
 
-        As `filter`, for callers who filter rows themselves: those of the batches that are left need not pass.
+        As `filter`, for callers who filter rows themselves: rows of the batches that are left need not pass.
         """
         return Dataset(self.fragments, self._options, self._columns, _both(self._filter, filter), self._exact)
 
@@ -174,8 +174,8 @@ class Dataset(Initialized):
     def to_batches(self) -> Iterator[RecordBatch]:
         """Iterate over the batches of all files, in order.
 
-        When it is the turn of a file that is damaged or does not fit, there is an ArrowIpcError, and an OSError of one
-        that is gone or another one than it was.
+        A file that is damaged or does not fit raises an ArrowIpcError when it is reached, and a file that is gone or
+        was replaced raises an OSError.
         """
         return iter(self)
 
@@ -206,7 +206,7 @@ class Dataset(Initialized):
         return export_device_stream(self.schema, iter(self), requested_schema, **kwargs)
 
     def _tasks(self) -> Iterator[Task[RecordBatch | None]]:
-        """What gives each batch of all files; None in place of one that is left out."""
+        """Yield a task for each batch of all files, in order; its result is None if the batch is left out."""
         if self._exact is not None:
             source, test = self._source()
             yield from ((partial(self._passing, task, test), worth) for task, worth in source._tasks())
@@ -226,7 +226,7 @@ class Dataset(Initialized):
                 continue
             numbers = range(reader.num_record_batches) if numbers is None else numbers
             if is_url(fragment.path):
-                reader.expect(numbers)  # several at once
+                reader.expect(numbers)  # so that several are fetched at once
             worth = fragment.size is None or fragment.size > SMALL
             for i in numbers:
                 yield partial(self._decode, fragment, reader, plan, i), worth
@@ -241,7 +241,7 @@ class Dataset(Initialized):
             return None
 
     def _source(self) -> tuple[Dataset, RowFilter]:
-        """The batches whose rows are filtered, with all columns that this takes; and what filters them."""
+        """Return the data set whose rows are filtered, with all columns that this requires, and the filter."""
         if self._unfiltered is None:
             from arrowipc.filters.row_filters import RowFilter
 
@@ -254,7 +254,7 @@ class Dataset(Initialized):
         return self._unfiltered
 
     def _tested(self) -> list[str]:
-        """Names of the columns that decide about rows."""
+        """Return the names of the columns that decide about rows."""
         names = self._options.schema.names
         paths = self._pruner(self._options.schema, True).columns
         return list(dict.fromkeys([path if path in names else path.partition(".")[0] for path in paths]))
@@ -284,7 +284,7 @@ class Dataset(Initialized):
     def take(self, rows: Any) -> RecordBatch:
         """Return rows in any order and number, as one batch; negative ones count from the end.
 
-        There is an IndexError where there is no such row. Else errors are those of `to_batches`, whatever `on_error`
+        Raise an IndexError if there is no such row. Other errors are those of `to_batches`, whatever `on_error`
         says: rows that were counted cannot be left out.
         """
         return self._reader().take(rows)
@@ -298,7 +298,7 @@ class Dataset(Initialized):
         return self._reader().row(i, extensions=extensions)
 
     def _lengths(self) -> Iterator[Lengths]:
-        """Rows of each batch of each fragment."""
+        """Yield the rows of each batch, for each fragment."""
         opener = self._options.opener
 
         def counted(fragment: Fragment) -> Lengths:
@@ -315,7 +315,7 @@ class Dataset(Initialized):
         opener.report()
 
     def _located(self) -> tuple[Any, Any]:
-        """Per batch that the filter leaves its fragment and number, and its rows."""
+        """Return, for each batch that the filter keeps, its fragment and number; and the rows of these batches."""
         if self._exact is not None:
             where, lengths = self._source()[0]._located()
             narrow = self._select(self._tested())
@@ -331,12 +331,12 @@ class Dataset(Initialized):
         return np.concatenate(places), np.concatenate(lengths)
 
     def _reader(self) -> RowReader:
-        """What finds rows by their number; made once."""
+        """Return the object that finds rows by their number; it is made once."""
         if self._rows is None:
             from arrowipc.values.row_reader import RowReader
 
             where, lengths = self._located()
-            # Without a circle: when nobody has the data set any more, its files are closed.
+            # A proxy avoids a reference cycle: the files are closed with the last reference to the data set.
             load: Callable[[int], RecordBatch] = partial(Dataset._load, proxy(self), where)
             if not len(lengths):
                 nothing = Table(self.schema, [])
@@ -346,7 +346,7 @@ class Dataset(Initialized):
         return self._rows
 
     def _load(self, where: Any, i: int) -> RecordBatch:
-        """Batch `i` of those that the filter leaves."""
+        """Read batch `i` of those that the filter keeps."""
         if self._exact is not None:
             source, test = self._source()
             return self._filtered(source._load(where, i), test)
@@ -356,10 +356,10 @@ class Dataset(Initialized):
         with naming(fragment.path):
             return plan.mapping(self._options.opener.open(fragment, plan.columns).get_batch(number), fragment.keys)
 
-    # -- what is read of a file --
+    # -- how a file is read --
 
     def _plan(self, fragment: Fragment) -> _Plan:
-        """How a file is read; the same for all files of one schema."""
+        """Return how a file is read; the plan is the same for all files of one schema."""
         options = self._options
         options.opener.look(fragment)
         schema = fragment.schema
@@ -400,7 +400,7 @@ class Dataset(Initialized):
         return self._by_keys is not None and bool(fragment.keys) and not self._by_keys.keeps(None, fragment.keys)
 
     def _kept(self, fragment: Fragment, plan: _Plan) -> Any:
-        """Numbers of the batches that the filter leaves; None: all of them."""
+        """Return the numbers of the batches that the filter keeps; None: all of them."""
         pruner = plan.pruner
         if pruner is None:
             return None
@@ -424,7 +424,7 @@ class Dataset(Initialized):
 
 
 class _Options(NamedTuple):
-    """What data sets of the same files share: the schema of all columns, and how files are opened."""
+    """The parts that data sets of the same files share: the schema of all columns, and how files are opened."""
 
     schema: Schema
     #: Names of the columns that are hive keys.
@@ -435,7 +435,7 @@ class _Options(NamedTuple):
 
 
 def _both(known: Any, filter: Any) -> Any:
-    """Two filters as one; None lets all pass."""
+    """Combine two filters; None lets all pass."""
     return filter if known is None else known if filter is None else ("and", known, filter)
 
 
@@ -444,7 +444,7 @@ def _without(schema: Schema, names: frozenset[str]) -> list[Field]:
 
 
 def _within(known: tuple[str | int, ...], column: str | int) -> Iterable[str | int]:
-    """What of the columns that are read is meant by a column of the result: all parts of a struct, for instance."""
+    """Return those of the columns read that a column of the result means: all parts of a struct, for instance."""
     if isinstance(column, int):
         return (known[column],)
     parts = [each for each in known if each == column or str(each).startswith(f"{column}.")]
@@ -452,7 +452,7 @@ def _within(known: tuple[str | int, ...], column: str | int) -> Iterable[str | i
 
 
 def _projected(schema: Schema, columns: tuple[str | int, ...] | None) -> Schema:
-    """The schema of these columns, by the rules by which readers choose."""
+    """Return the schema of these columns, chosen by the rules of readers."""
     if columns is None:
         return schema
     most = Limits(metadata_bytes=2**31 - 1)
@@ -461,9 +461,9 @@ def _projected(schema: Schema, columns: tuple[str | int, ...] | None) -> Schema:
 
 
 def _in_order(tasks: Iterator[Task[T]], workers: int) -> Iterator[T]:
-    """The results of tasks, in order; `workers` of them run ahead. An error is raised in its place in the order.
+    """Yield the results of tasks in order, and errors in their place; `workers` tasks run ahead.
 
-    None runs ahead before one took longer than waking a thread does: whoever takes one only wakes none.
+    Tasks run ahead only after one took longer than waking a thread: a caller who takes a single result wakes none.
     """
     for task, worth in tasks:
         start = perf_counter()
@@ -500,7 +500,7 @@ def _in_order(tasks: Iterator[Task[T]], workers: int) -> Iterator[T]:
 
 
 def _of_each(function: Callable[[Fragment], T], fragments: list[Fragment], at_once: bool = True) -> Iterator[T]:
-    """The results of a function for each fragment, in order; for several remote ones at the same time."""
+    """Yield the results of a function for each fragment, in order; call it for several remote ones at the same time."""
     remote = at_once and any(is_url(fragment.path) for fragment in fragments)
     return _in_order(((partial(function, fragment), True) for fragment in fragments), FETCHES if remote else 0)
 
@@ -524,17 +524,17 @@ def open_dataset(
     Parameters
     ----------
     paths : path, URL, or list of them
-        Of files, of folders, which are searched to any depth without names that begin with ``.``, or with ``_`` but for
-        keys, and patterns with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. Where a folder has files named
-        ``.arrow``, ``.arrows``, ``.feather`` or ``.ipc``, others do not count. Files are in the order of the paths,
+        Files; folders, which are searched to any depth, without names that begin with ``.`` or (except for keys) with
+        ``_``; and patterns with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. If a folder has files named
+        ``.arrow``, ``.arrows``, ``.feather`` or ``.ipc``, others are ignored. Files are in the order of the paths,
         sorted within each; each file is there once. Files and streams may be mixed.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     schema : Schema, or what :func:`arrowipc.schema` takes, optional
-        What all batches are brought to: columns that a file lacks are null, others that it has are left out. No file is
-        opened before it is needed. Without it the schema of every file is read, and theirs are united: a column
+        The schema of all batches: columns that a file lacks are null, others that it has are left out. No file is
+        opened before it is needed. Default: the schema of every file is read, and the schemas are united: a column
         has the type that holds all its values (the wider integer or float, 64-bit offsets for text, binary and lists
-        that differ, the values of dictionaries that differ), else it is an error.
+        that differ, the values of dictionaries that differ), or there is an error.
     partitioning : {"hive", None}
         Whether folders named ``key=value`` below the paths (of files that are named one by one, in their whole paths)
         are columns after all others: int64 if all values are integers, date32 if all are dates, else text, or as
@@ -544,7 +544,7 @@ def open_dataset(
         hold, or ``("or", a, b)``, as in `Dataset.filter`: other rows are not returned. Files are left out by their
         keys and batches by their statistics.
     on_missing : {"null", "error"}
-        What becomes of a column that a file lacks.
+        How a column that a file lacks is treated.
     on_error : {"raise", "skip"}
         What happens with files that are damaged, gone or not Arrow data, and with batches that cannot be decoded: an
         error, or they are skipped (`Dataset.skipped` says why). `recover` saves the intact batches of a truncated file.
@@ -555,7 +555,7 @@ def open_dataset(
     limits : Limits, optional
         Bounds on what the bytes of one file may ask for; `dataset_columns` bounds all together.
     storage_options : mapping, optional
-        What the file system of URLs wants to know, such as credentials.
+        Options of the file system of URLs, such as credentials.
 
     Returns
     -------
@@ -617,7 +617,7 @@ def open_dataset(
 
 
 def _paths(paths: Any) -> list[str]:
-    """Paths and URLs as text."""
+    """Return paths and URLs as a list of text."""
     try:
         given = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     except TypeError:
@@ -628,7 +628,7 @@ def _paths(paths: Any) -> list[str]:
 
 
 def _united(fragments: list[Fragment], opener: Opener, keys: frozenset[str]) -> Schema:
-    """The schema of all files but for their keys; those that cannot be read are taken from the list, or an error."""
+    """Return the schema of all files without keys; remove files that cannot be read from the list, or raise."""
 
     def looked(fragment: Fragment) -> Fragment | None:
         try:

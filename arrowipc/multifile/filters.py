@@ -1,7 +1,7 @@
 """Turns other filters into those of `filters/pruning`: predicates of polars, texts after `--where`.
 
-A filter decides which batches are read. Of these, polars filters the rows of a lazy frame, and `rows_passing` (by
-`filters/row_filters`) those of the command line.
+A filter decides which batches are read. Their rows are then filtered: for a lazy frame by polars, for the command line
+by `rows_passing` (with `filters/row_filters`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schemas import Schema
 
-    #: A column (a name or a dotted path), an operator, and the value where it has one.
+    #: A column (a name or a dotted path), an operator, and its value if it takes one.
     Condition = tuple[Any, ...]
 
 # -- polars --------------------------------------------------------------------------------------------------
@@ -39,19 +39,19 @@ EPOCH = dt.datetime(1970, 1, 1)
 
 
 def from_polars(predicate: pl.Expr, schema: Schema) -> Any:
-    """The filter for `Pruner` that all rows pass which pass a predicate of polars; None: nothing is ruled out."""
+    """Return a filter for `Pruner` that passes at least the rows that a predicate of polars passes; None: no filter."""
     try:
         return _filter(json.loads(predicate.meta.serialize(format="json")), schema, False)
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, ArrowIpcError):
-        return None  # an expression of a form that we do not know
-    except Exception as error:  # what polars itself cannot spell as JSON, such as functions of Python
+        return None  # the expression has an unknown form
+    except Exception as error:  # polars cannot write some expressions as JSON, such as functions of Python
         if type(error).__module__.partition(".")[0] != "polars":
             raise
         return None
 
 
 def _filter(node: Any, schema: Schema, whole: bool) -> Any:
-    """A node of an expression as a filter, None where it may let anything pass; `whole`: and where that is not all."""
+    """Return a node of an expression as a filter, None: it may let anything pass. `whole`: no part may be left out."""
     match node:
         case {"BinaryExpr": {"left": left, "op": "And" | "Or" as op, "right": right}}:
             both = [_filter(left, schema, whole), _filter(right, schema, whole)]
@@ -64,10 +64,10 @@ def _filter(node: Any, schema: Schema, whole: bool) -> Any:
             return None if inner is None else ("not", inner)
     try:
         test = _condition(node)
-        (path, *_) = Pruner(test, schema).columns  # polars compares more than we do
+        (path, *_) = Pruner(test, schema).columns  # an error if only polars can compare these
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, ArrowIpcError):
         return None
-    # Categories may have an order of their own.
+    # Categories may have their own order in polars.
     ordered = any(part[1] in SWAPPED for part in (test[1:] if test[0] == "and" else [test]))
     coded = [field for field in schema if f"{path}.".startswith(f"{field.name}.") and "dictionary" in str(field.type)]
     return None if ordered and coded else test
@@ -133,7 +133,7 @@ def _span(number: int, unit: str) -> dt.timedelta:
 
 
 def _literals(node: Any) -> list[Any]:
-    """The values of a list, which polars spells as an IPC stream."""
+    """Return the values of a list, which polars writes as an IPC stream."""
     from arrowipc.reader import open_stream
 
     table = open_stream(bytes(node["Literal"]["Scalar"]["List"])).read_all()
@@ -151,7 +151,7 @@ _NULLS = {"null": "is_null", "not null": "is_not_null"}
 
 
 def from_text(conditions: Iterable[str], schema: Schema) -> list[Condition]:
-    """Conditions such as 'x >= 3', 'city in Oslo,Rome', 'x is null', with values of their columns' types."""
+    """Parse conditions such as 'x >= 3', 'city in Oslo,Rome', 'x is null'; values get their columns' types."""
     return [_condition_of(text, schema) for text in conditions]
 
 
@@ -181,7 +181,7 @@ def _condition_of(text: str, schema: Schema) -> Condition:
 
 
 def _value_of(text: str, kind: Any) -> Any:
-    """Read a value of a type; a text may stand in quotes. Times without an offset are UTC where the type has a zone."""
+    """Read a value of a type; a text may be in quotes. Times without an offset are UTC if the type has a time zone."""
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1]
     if isinstance(kind, types.Bool):
@@ -195,7 +195,7 @@ def _value_of(text: str, kind: Any) -> Any:
     return text
 
 
-#: Types whose values are not texts, and what reads them.
+#: Types whose values are not texts, and the functions that read them.
 _READ: tuple[tuple[Any, Any], ...] = (
     (types.Int, int),
     (types.FloatingPoint, float),
@@ -210,13 +210,13 @@ _READ: tuple[tuple[Any, Any], ...] = (
 
 
 def columns_tested(conditions: Iterable[Condition], schema: Schema) -> list[str]:
-    """Names of the columns that conditions are about, each once."""
+    """Return the names of the columns that conditions are about, each once."""
     names = set(schema.names)
     return list(dict.fromkeys([path if path in names else path.split(".")[0] for path, *_ in conditions]))
 
 
 def rows_passing(conditions: list[Condition], batch: RecordBatch) -> Any:
-    """The numbers of the rows of a batch that meet all conditions, rising, as a NumPy array."""
+    """Return the numbers of the rows of a batch that meet all conditions, rising, as a NumPy array."""
     import numpy as np
 
     return np.frombuffer(RowFilter(conditions, batch.schema).rows(batch), np.int64)

@@ -1,4 +1,4 @@
-"""One file of a data set: what is known of it, and how it is opened, a few at a time."""
+"""One file of a data set: what is known of it, and how it is opened; few files are open at a time."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 #: Files of up to so many bytes are read at once, which is quicker than mapping them.
 SMALL = 1 << 16
-#: What helps where a file that is not named as Arrow data is none.
+#: Advice for a file that is not Arrow data, and has no name of Arrow data.
 NO_ARROW_NAME = (
     f"without names that end with {', '.join(ARROW_SUFFIXES)}, all files of a folder count: give a pattern for the "
     'names of its Arrow data (folder/data-*), or on_error="skip"'
 )
-#: A pipe is refused and not waited for.
+#: Opening must not wait for a pipe, which is refused.
 READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
-#: Readers that are kept open.
+#: How many readers are kept open.
 MOST_OPEN = 64
-#: What is left out where errors are: bytes that are no Arrow data, or damaged, and files that are gone.
+#: Errors for which a file may be left out: it is damaged, or not Arrow data, or gone.
 Unreadable: tuple[type[Exception], ...] = (FormatError, FileNotFoundError)
 
 
@@ -51,7 +51,7 @@ class Fragment:
 
     #: Absolute path, or URL.
     path: str
-    #: Bytes; None where nobody said how many yet.
+    #: Bytes; None: not known yet.
     size: int | None
     #: The values of hive keys.
     keys: dict[str, Any]
@@ -59,7 +59,7 @@ class Fragment:
     schema: Schema | None
     #: Rows of each batch, once they were counted.
     lengths: Lengths | None
-    #: What tells the file from another one of its name: of a local file, when it was modified.
+    #: Tells the file from a later one of the same name: for a local file, the time of its last change.
     version: Any
 
     def __init__(self, path: str, size: int | None, keys: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ class Fragment:
 
 
 class Opener:
-    """Opens fragments, sees whether they are still the same files, and keeps the last readers."""
+    """Opens fragments, checks that they are still the same files, and keeps the last readers."""
 
     def __init__(
         self, validate: Validate, limits: Limits | None, on_error: str, storage: Mapping[str, Any] | None
@@ -90,7 +90,7 @@ class Opener:
         return Opener, (self._options["validate"], self.limits, self.on_error, self._storage)
 
     def skip(self, path: str, error: Exception) -> None:
-        """Leave a file out, or some of it; or raise the error where that is not wanted."""
+        """Leave a file out, or a part of it; raise the error unless `on_error` is "skip"."""
         if self.on_error != "skip":
             raise error
         if path not in self.skipped:
@@ -102,7 +102,7 @@ class Opener:
         self._left_out.total(", Dataset.skipped names them")
 
     def open(self, fragment: Fragment, columns: Columns = None) -> Any:
-        """A reader of a fragment, with random access to its batches; an OSError where it is another file."""
+        """Return a reader of a fragment, with random access to its batches; an OSError if it is another file now."""
         key = fragment.path, columns
         reader = self._kept.pop(key, None)
         if reader is None:
@@ -125,7 +125,7 @@ class Opener:
         return reader
 
     def _source(self, fragment: Fragment) -> tuple[Any, bytes]:
-        """What readers open, and its first bytes; of a small local file that is all bytes."""
+        """Return a source that readers open, and its first bytes; for a small local file, the source is its bytes."""
         path = fragment.path
         if is_url(path):
             source = RemoteSource(path, self._storage, size=fragment.size, version=fragment.version)
@@ -138,11 +138,11 @@ class Opener:
                 return data, data[:6]
             try:
                 return FileMap(file.fileno()), data[:6]
-            except OSError:  # a file system without maps, or more files than may be mapped: it is read
+            except OSError:  # the file system has no maps, or too many files are mapped: read the file
                 return path, data[:6]
 
     def _check(self, fragment: Fragment, found: os.stat_result) -> None:
-        """Whether a local file is the one that it was."""
+        """Check that a local file is still the same."""
         if not stat.S_ISREG(found.st_mode):
             raise UsageError(f"{fragment.path} is not a regular file: a data set needs files that can be read again")
         if fragment.version is None:
@@ -152,10 +152,10 @@ class Opener:
             raise OSError(errno.ESTALE, text, fragment.path)
 
     def look(self, fragment: Fragment) -> None:
-        """Read the schema of a fragment; and how many rows its batches have, if that needs no more bytes."""
+        """Read the schema of a fragment, and how many rows its batches have, if that needs no more bytes."""
         if fragment.schema is None:
             try:
-                # A remote one is kept: each time that it is opened costs requests.
+                # Keep the reader of a remote file, because opening it again costs requests.
                 reader = self.open(fragment) if is_url(fragment.path) else self._opened(fragment, None)
                 if fragment.size is not None and fragment.size <= SMALL:
                     fragment.lengths = reader.batch_lengths()
@@ -167,7 +167,7 @@ class Opener:
                     raise
 
     def count(self, fragment: Fragment) -> Lengths:
-        """The rows of each batch."""
+        """Return the rows of each batch."""
         if fragment.lengths is None:
             with naming(fragment.path):
                 fragment.lengths = self.open(fragment).batch_lengths()

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-#: The name of a folder for a null.
+#: The value in the name of a folder that means null.
 NULL = "__HIVE_DEFAULT_PARTITION__"
-#: Folders with a key in one path.
+#: How many folders of one path may have a key.
 MOST_KEYS = 64
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
-#: What the text of a key becomes, where a schema says its type.
+#: Type of a key -> the function that reads the key's text.
 _READERS: dict[type[at.DataType], Callable[[str], Any]] = {
     at.Int: lambda text: int(_INTEGER.fullmatch(text).group()),  # type: ignore[union-attr]
     at.FloatingPoint: float,
@@ -34,9 +34,9 @@ _READERS: dict[type[at.DataType], Callable[[str], Any]] = {
 
 
 def keys_of(path: str, below: str) -> dict[str, str | None]:
-    """Keys and their text, None for null, of the folders in `below`, which is what counts of `path`."""
+    """Return keys and their texts (None for null) from the folders in `below`, the part of `path` that counts."""
     if "://" in path:
-        below = below.partition("?")[0]  # values of a query may hold slashes
+        below = below.partition("?")[0]  # a query may contain slashes
     if "=" not in below:
         return {}
     found: dict[str, str | None] = {}
@@ -56,7 +56,7 @@ def keys_of(path: str, below: str) -> dict[str, str | None]:
 
 
 def key_type(texts: Iterable[str | None]) -> at.DataType:
-    """int64 if all values are integers, date32 if all are dates (2024-05-31), else utf8; nulls are of any type."""
+    """Return int64 if all values are integers, date32 if all are dates (2024-05-31), else utf8; nulls fit any type."""
     known = {text for text in texts if text is not None}
     if known and all(_INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63 for text in known):
         return at.Int(64, True)
@@ -73,7 +73,7 @@ def _is_date(text: str) -> bool:
 
 
 def key_value(path: str, name: str, text: str | None, kind: at.DataType) -> Any:
-    """The value of a key, as `RecordBatch.from_pydict` takes it; a UsageError where the text is none of that type."""
+    """Return the value of a key, as `RecordBatch.from_pydict` takes it; a UsageError if the text does not fit."""
     reader = _READERS.get(type(kind))
     try:
         if reader is not None:

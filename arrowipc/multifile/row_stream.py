@@ -1,4 +1,4 @@
-"""Rows of files and streams in passes that can go on later: what loaders of training data call an iterable data set."""
+"""Rows of files and streams in passes that can be continued: loaders of training data call it an iterable data set."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from arrowipc.multifile.dataset import Dataset
     from arrowipc.schemas import Schema
 
-    #: The rows of a record batch, and what reads it.
+    #: The number of rows of a record batch, and a function that reads it.
     Piece: TypeAlias = "tuple[int, Callable[[], Iterable[RecordBatch]]]"
 
-#: Samples that are made at once.
+#: How many samples are made at once.
 SAMPLES = 1024
 
 
@@ -131,7 +131,7 @@ class RowStream(Samples):
         self._share: tuple[int, int] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what another object needs to go on behind the last batch or sample: numbers, which JSON holds."""
+        """Return numbers, for JSON, that another object needs to continue after the last batch or sample."""
         return {
             "epoch": self.epoch,
             "rows": self._done,
@@ -141,7 +141,7 @@ class RowStream(Samples):
         }
 
     def load_state_dict(self, state: Any) -> None:
-        """Let the next pass go on where one with the same source and options was when its state was taken."""
+        """Continue in the next pass where a pass with the same source and options was when its state was taken."""
         share = state.get("share", 0) if isinstance(state, dict) else 0
         if not (share is None or (isinstance(share, list | tuple) and len(share) == 2)):
             raise UsageError(f"a state is what state_dict() returned, found {described(state)}")
@@ -179,7 +179,7 @@ class RowStream(Samples):
         self._done, self._share = 0, None
 
     def _samples(self, batch: RecordBatch) -> Iterator[Any]:
-        """The rows of a batch, each in its format."""
+        """Return the rows of a batch as samples, after the transform."""
         if self._format == "arrow":
             samples: Any = (batch.slice(i, 1) for i in range(len(batch)))
         else:
@@ -190,7 +190,7 @@ class RowStream(Samples):
         return iter(samples) if self._transform is None else map(self._transform, samples)
 
     def _ordered(self, share: tuple[int, int], skipped: int) -> Iterator[RecordBatch]:
-        """The rows of a share in the order of this pass, without those in front."""
+        """Yield the rows of a share in the order of this pass, without the first `skipped` ones."""
         window: list[Piece] = []
         number = rows = 0
         for piece in chain(self._pieces(share), [None]):
@@ -206,7 +206,7 @@ class RowStream(Samples):
             raise UsageError(f"the state is {skipped:,} rows behind the end of this source: it is of another one")
 
     def _mixed(self, window: list[Piece], rows: int, place: list[int], skipped: int) -> Iterator[RecordBatch]:
-        """The rows of some record batches, mixed with each other, without those in front."""
+        """Yield the rows of some record batches, mixed with each other, without the first `skipped` ones."""
         table = Table(self.schema, [batch for _, load in window for batch in load()])
         if self._shuffle:
             table = table.take(self._chance(*place).permutation(rows)[skipped:])
@@ -215,7 +215,7 @@ class RowStream(Samples):
         yield from table.batches
 
     def _pieces(self, share: tuple[int, int]) -> Iterator[Piece]:
-        """The record batches of a share, in the order of this pass."""
+        """Yield the record batches of a share, in the order of this pass."""
         index, count = share
         if self._reader is not None:
             for i, batch in enumerate(self._reader):
@@ -241,7 +241,7 @@ def _slice(dataset: Dataset, start: int, length: int) -> list[RecordBatch]:
 
 
 def _share_of(process: tuple[int, int] | None) -> tuple[int, int]:
-    """Which of how many shares of the rows is that of this process, and of this worker of a loader in it."""
+    """Return the share of the rows for this process, and this worker of a loader in it: (number, of how many)."""
     torch, data = sys.modules.get("torch.distributed"), sys.modules.get("torch.utils.data")
     if process is None:
         there = torch is not None and torch.is_available() and torch.is_initialized()

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class ArrayBatch(dict[str, "Any"]):
-    """A batch of arrays by column; row 0 is ``batch[0]``, by which torch's default ``collate_fn`` knows the batch.
+    """A batch of arrays by column; row 0 is ``batch[0]``, by which torch's default ``collate_fn`` recognises the batch.
 
-    That function is made for lists of samples, of which it looks at the first one.
+    That function is made for lists of samples, and looks at the first one.
     """
 
     __slots__ = ()
@@ -48,7 +48,7 @@ class ArrayRow(dict[str, "Any"]):
 
 
 class Samples(Initialized):
-    """Base of what gives rows to loaders: what samples and batches are made of."""
+    """Base of data sets for loaders: makes samples and batches in one of the formats."""
 
     __slots__ = ("_extensions", "_format", "_transform")
 
@@ -61,7 +61,7 @@ class Samples(Initialized):
         self._transform, self._extensions = transform, extensions
 
     def _formatted(self, taken: RecordBatch) -> Any:
-        """A batch in its format."""
+        """Return a batch in the format."""
         if self._format == "python":
             return taken.to_pylist(extensions=self._extensions)
         if self._format == "numpy":
@@ -69,7 +69,7 @@ class Samples(Initialized):
         return taken
 
     def _transformed(self, batch: Any) -> Any:
-        """What becomes of a batch in its format."""
+        """Return a batch, or its samples, after the transform."""
         transform = self._transform
         if transform is None:
             return batch
@@ -90,8 +90,8 @@ class RowDataset(Samples):
     format : {"python", "numpy", "arrow"}
         What samples and batches are made of; see the notes.
     transform : callable, optional
-        What is called with each sample of Python values, or each sample or batch of another format, and returns what
-        takes its place. Processes that are spawned need one that can be pickled.
+        A function that is called with each sample of Python values, or each sample or batch of another format, and
+        returns its replacement. Processes that are spawned need one that can be pickled.
     extensions : bool or mapping, optional
         As in :meth:`arrowipc.RecordBatch.to_pylist`; of Python values only.
     columns, validate, limits
@@ -162,7 +162,7 @@ class RowDataset(Samples):
     def here(self) -> Dataset:
         """Return the rows for this process: after a fork, nothing of the parent's is shared (locks, descriptors)."""
         if self._pid != (here := os.getpid()):
-            # What is known of the files goes along: a file that is another one meanwhile is an error.
+            # The pickle has size and time of the files: a file that was replaced meanwhile is an error.
             self._rows = pickle.loads(pickle.dumps(self._rows))
             self._pid = here
         return self._rows
@@ -200,7 +200,7 @@ class RowDataset(Samples):
 
 
 def _absolute(source: Any) -> Any:
-    """Paths as another process finds them; URLs as they are."""
+    """Return paths as another process finds them, and URLs as they are."""
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         return path if "://" in path else os.path.abspath(path)
@@ -208,7 +208,7 @@ def _absolute(source: Any) -> Any:
 
 
 def _values(array: Array) -> npt.NDArray[Any]:
-    """One value for each row; lists as arrays, together as one where all at each depth are of one length."""
+    """Return one value for each row; lists become one array if all at each depth have the same length, else arrays."""
     import numpy as np
 
     kind, count = array.type, len(array)
@@ -231,9 +231,9 @@ def _values(array: Array) -> npt.NDArray[Any]:
 
 
 def _copied(array: Array) -> npt.NDArray[Any]:
-    """Values that may be written to, as torch wants to have them."""
+    """Return a copy that may be written to, as torch requires."""
     import numpy as np
 
     if isinstance(array.type, (Int, FloatingPoint)) and not array.null_count:
-        return np.array(memoryview(array))  # in a quarter of the time
+        return np.array(memoryview(array))  # takes a quarter of the time
     return array.to_numpy(copy=True)

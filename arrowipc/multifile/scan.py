@@ -1,4 +1,4 @@
-"""Data sets in polars' lazy frames: what a query needs no rows of is not read."""
+"""Data sets as polars' lazy frames: columns, files and batches that a query does not need are not read."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        What statistics rule out of its filters is not read: comparisons of columns with literals, ``is_in``,
-        ``is_between``, ``starts_with``, nulls, and what "and", "or" and "not" make of them. polars filters the rest.
+        Batches that its filters rule out by statistics are not read. Such filters are comparisons of columns with
+        literals, ``is_in``, ``is_between``, ``starts_with``, nulls, and combinations of them with "and", "or" and
+        "not". polars filters the rest.
 
     Raises
     ------
@@ -66,7 +67,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
         def frames(
             columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
         ) -> Iterator[pl.DataFrame]:
-            # A limit counts the rows before the predicate: then no batch may be left out.
+            # A limit counts the rows before the predicate: so if there is one, no batch may be left out.
             whole = offset == 0 and length is None
             test = from_polars(predicate, schema) if whole and predicate is not None and n_rows is None else None
             chosen = dataset if test is None else dataset.prune(test)
@@ -100,7 +101,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
 
         return register_io_source(counted, schema=nothing.select(count).schema)
 
-    # Of slices, polars tells a source only the first rows: others, and the count, are asked of the data set.
+    # polars passes only slices of the first rows to a source: for others, and for the count, ask the data set.
     frame = scan()
     own: Any = frame
     own.slice = lambda offset, length=None: (scan if offset else partial(pl.LazyFrame.slice, frame))(offset, length)
@@ -109,7 +110,7 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
 
 
 def _rows(dataset: Any, offset: int, length: int | None) -> Any:
-    """Some rows, counted as polars does: from the end where `offset` is negative."""
+    """Return the batches of some rows, counted as polars does: from the end if `offset` is negative."""
     if offset < 0:
         offset += dataset.count_rows()
         if offset < 0:

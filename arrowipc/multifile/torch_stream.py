@@ -1,4 +1,4 @@
-"""The rows of a `RowStream` as an iterable data set of PyTorch, whose loaders ask for that class."""
+"""The rows of a `RowStream` as an iterable data set of PyTorch, whose loaders require that class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TorchRows(IterableDataset[Any]):
-    """What `RowStream.to_torch` returns; its state is that of the rows."""
+    """The data set that `RowStream.to_torch` returns; its state is that of the rows."""
 
     def __init__(self, rows: RowStream) -> None:
         self.rows = rows

@@ -1,8 +1,8 @@
-"""One schema for files of several, and the batches of each file brought to it.
+"""Makes one schema for files with different schemas, and converts their batches to it.
 
-A column has the type that holds the values of all files: the wider integer (signed, where one is), the wider float,
-text and binary with 64-bit offsets where their kinds differ, the values of a dictionary in place of dictionaries that
-are not of one type, the union of the fields of structs, and any type in place of null. Nothing is rounded.
+A column has the type that holds the values of all files: the wider integer (signed if one is), the wider float,
+text and binary with 64-bit offsets if their kinds differ, the values of a dictionary if dictionaries are not of one
+type, the union of the fields of structs, and any type in place of null. Nothing is rounded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FLOATS = {"half": 2, "single": 4, "double": 8}
 BINARY = (at.Binary, at.LargeBinary, at.BinaryView)
 LISTS = (at.List, at.LargeList)
-#: Types whose offsets have 64 bits -> those with 32.
+#: Types whose offsets have 64 bits -> the same types with 32 bits.
 WIDENED: dict[type[at.DataType], type[at.DataType]] = {
     at.LargeUtf8: at.Utf8,
     at.LargeBinary: at.Binary,
@@ -46,29 +46,29 @@ WIDENED: dict[type[at.DataType], type[at.DataType]] = {
 
 
 class SchemaUnion:
-    """The columns of all files, in the order in which they first occur, and the file that brought each."""
+    """The columns of all files, in the order in which they first occur, each with the first file that has it."""
 
     def __init__(self, most_columns: int) -> None:
         self._most = most_columns
-        #: Column -> the field so far, the file that brought it, and in how many schemas it is.
+        #: Column -> the field so far, the first file that has it, and in how many schemas it is.
         self._fields: dict[str, tuple[at.Field, str, int]] = {}
         self._seen: dict[bytes, tuple[Schema, str]] = {}
         self._last: Schema | None = None
 
     def add(self, schema: Schema, path: str) -> None:
-        """Take the schema of one more file in; an error where no type holds all values."""
+        """Add the schema of one more file; raise an error if no type holds all values of a column."""
         if schema is self._last or schema.serialize() in self._seen:
             return
         self._last = schema
         self._seen[schema.serialize()] = schema, path
         if len(self._seen) == 1:
-            return  # where all files have one schema, its names may repeat
+            return  # as long as all files have one schema, its names may repeat
         for each, origin in [*self._seen.values()] if not self._fields else [(schema, path)]:
             for name, field in by_name(each).items():
                 self._fields[name] = self._merged(name, field, origin)
 
     def _merged(self, name: str, field: at.Field, path: str) -> tuple[at.Field, str, int]:
-        """A column as it is in the files so far and in this one."""
+        """Return a column for the files so far and this one."""
         if name not in self._fields:
             if len(self._fields) >= self._most:
                 raise LimitError(
@@ -88,7 +88,7 @@ class SchemaUnion:
 
     @property
     def schema(self) -> Schema:
-        """Schema: that of the first file, where all have the same one, else the union, with the first's metadata."""
+        """Schema: that of all files if they have only one, else the union, with the metadata of the first file."""
         first = next(iter(self._seen.values()))[0]
         if not self._fields:
             return first
@@ -101,7 +101,7 @@ class SchemaUnion:
 
 
 def by_name(schema: Schema) -> dict[str, at.Field]:
-    """The fields by their names; a UsageError where these repeat."""
+    """Return the fields by their names; raise a UsageError if names repeat."""
     fields = {field.name: field for field in schema}
     for name in repeated(schema.names) if len(fields) < len(schema) else ():
         raise refused(name, "is there more than once: such files are read together only if all have the same schema")
@@ -109,7 +109,7 @@ def by_name(schema: Schema) -> dict[str, at.Field]:
 
 
 def refused(column: str, text: str, kind: type[T] = UsageError) -> T:  # type: ignore[assignment]
-    """An error about a column; the caller, which knows the file, adds its name."""
+    """Return an error about a column; the caller, which knows the file, adds the file's name."""
     error = kind(f"column {column!r} {text}")
     error.column = column
     return error
@@ -121,23 +121,23 @@ def _spelt(field: at.Field) -> str:
 
 
 def without_ids(schema: Schema) -> Schema:
-    """The schema without numbers of dictionaries: columns that share one in some file need not in others."""
+    """Return the schema without ids of dictionaries: columns that share one in some file need not do so in others."""
     return renumbered(schema, lambda _: None)
 
 
 def _exact(schema: Schema) -> tuple[Any, ...]:
-    """What schemas that are equal differ in: extension types, and which columns share a dictionary."""
+    """Return what equal schemas may differ in: extension types, and which columns share a dictionary."""
     ids = [each.dictionary_id for each in dictionaries_of(schema.fields)]
     return _tags(schema), [i if each is None else ids.index(each) for i, each in enumerate(ids)]
 
 
 def _without_ids(field: at.Field) -> at.Field:
-    """The field without numbers of dictionaries, which mean something within one file only."""
+    """Return the field without ids of dictionaries, which have a meaning only within one file."""
     return numbered_field(field, lambda _: None)
 
 
 def _common_field(one: at.Field, other: at.Field) -> at.Field | None:
-    """The field that holds the values of both; None where there is none."""
+    """Return the field that holds the values of both, or None."""
     nullable = one.nullable or other.nullable
     if isinstance(one.type, at.Null) or isinstance(other.type, at.Null):
         field = other if isinstance(one.type, at.Null) else one
@@ -149,13 +149,13 @@ def _common_field(one: at.Field, other: at.Field) -> at.Field | None:
 
 
 def _common(one: at.DataType, other: at.DataType) -> at.DataType | None:
-    """The type that holds the values of both; None where there is none."""
+    """Return the type that holds the values of both, or None."""
     if one == other:
         return one if _tags(one.children) == _tags(other.children) else None
     if isinstance(one, at.Dictionary) or isinstance(other, at.Dictionary):
         plain = [kind.value_type if isinstance(kind, at.Dictionary) else kind for kind in (one, other)]
         both = _common(*[numbered_type(kind, lambda _: None) for kind in plain])
-        return None if isinstance(both, (at.Union, at.RunEndEncoded)) else both  # which have no nulls of their own
+        return None if isinstance(both, (at.Union, at.RunEndEncoded)) else both  # these have no nulls of their own
     if isinstance(one, at.Int) and isinstance(other, at.Int):
         return _common_integer(one, other)
     if isinstance(one, at.FloatingPoint) and isinstance(other, at.FloatingPoint):
@@ -178,7 +178,7 @@ def _common(one: at.DataType, other: at.DataType) -> at.DataType | None:
 
 
 def _same_lists(one: at.DataType, other: at.DataType) -> bool:
-    """Whether these are lists or maps that differ in their children only."""
+    """Whether these are lists or maps that differ only in their children."""
     alike = type(one) is type(other) and isinstance(one, (at.FixedSizeList, at.ListView, at.LargeListView, at.Map))
     return alike and all(
         getattr(one, name, None) == getattr(other, name, None) for name in ("list_size", "keys_sorted")
@@ -186,7 +186,7 @@ def _same_lists(one: at.DataType, other: at.DataType) -> bool:
 
 
 def _named_as(kind: at.DataType, like: at.DataType) -> at.DataType:
-    """A map whose entries are called as those of another one; names mean nothing there, and members go by theirs."""
+    """Rename the entries of a map as in another map: these names mean nothing, but structs are matched by names."""
     if not (isinstance(kind, at.Map) and isinstance(like, at.Map)):
         return kind
     pairs = zip(kind.entries.type.children, like.entries.type.children, strict=True)
@@ -195,7 +195,7 @@ def _named_as(kind: at.DataType, like: at.DataType) -> at.DataType:
 
 
 def _tags(fields: Iterable[at.Field]) -> list[Any]:
-    """The extension types of fields and of those within them, which types do not compare."""
+    """Return the extension types of fields and of their children; comparing types ignores them."""
     return [(field.extension_name, field.extension_metadata, _tags(field.type.children)) for field in fields]
 
 
@@ -228,10 +228,10 @@ def _common_struct(one: at.Struct, other: at.Struct) -> at.Struct | None:
 
 
 class FileMapping:
-    """How batches of one schema become those of the data set; the same for all files of that schema.
+    """Converts batches of one schema to that of the data set; all files of that schema share it.
 
-    `keys` are the columns of the data set that have one value per file, `most_bytes` is what nulls, keys and decoded
-    dictionaries of one batch may take. A UsageError where a column does not fit, or is missing.
+    `keys` are the columns of the data set that have one value per file; `most_bytes` limits the bytes of nulls, keys
+    and decoded dictionaries of one batch. Raise a UsageError if a column does not fit, or is missing.
     """
 
     def __init__(self, have: Schema, want: Schema, keys: Collection[str], most_bytes: int, missing: str) -> None:
@@ -242,12 +242,12 @@ class FileMapping:
         self._want = without_ids(want)
         if self._fits:
             return
-        # Names that repeat are told apart by their order, where that is the same.
+        # Repeated names are matched by their order, if all names are in the same order.
         alike = [field.name for field in rest] == have.names
         known_places = {} if alike else {name: i for i, name in enumerate(by_name(have))}
         places = range(len(have)) if alike else [known_places.get(field.name) for field in rest]
         left = iter(places)
-        #: Per column of the data set: the index in the batch, None where that has none; and its field there.
+        #: Per column of the data set: its index in the batch (None: it is not there), and its field there.
         self._from: list[tuple[int | None, at.Field]] = []
         for field in want:
             place = None if field.name in keys else next(left)
@@ -259,7 +259,7 @@ class FileMapping:
             self._from.append((place, known))
 
     def __call__(self, batch: RecordBatch, keys: Mapping[str, Any]) -> RecordBatch:
-        """Bring a batch of a file with these keys to the schema of the data set; or return it, where it has that."""
+        """Convert a batch of a file with these keys to the schema of the data set; return it if it has that already."""
         if self._fits:
             return batch
         parts = _Parts(self)
@@ -271,7 +271,7 @@ class FileMapping:
         return parts.batch(self._want, batch.num_rows, batch.custom_metadata)
 
     def value(self, value: Any, kind: at.DataType, column: str) -> _Repeated:
-        """One value or null of a type, to be repeated; of each column the last one is kept."""
+        """Return a value or null of a type, to be repeated; keep the last one of each column."""
         known = self._values.get(column)
         if known is None or known[0] != value:
             known = self._values[column] = value, _Repeated(value, kind)
@@ -279,7 +279,7 @@ class FileMapping:
 
 
 def _becomes(have: at.Field, want: at.Field) -> bool:
-    """Whether `_Parts` can make values of one field of those of another."""
+    """Whether `_Parts` can convert the values of one field to another."""
     kind, target = have.type, want.type
     if isinstance(kind, at.Null) and kind != target:
         return want.nullable
@@ -308,21 +308,21 @@ def _becomes(have: at.Field, want: at.Field) -> bool:
 
 
 class _Repeated:
-    """One value, as often as there are rows; the longest array so far is kept."""
+    """One value, repeated as often as there are rows; keeps the longest array so far."""
 
     def __init__(self, value: Any, kind: at.DataType) -> None:
         self._array = self._one = Array.from_pylist([value], kind)
         self.width: int = max(nbytes_of(self._one), 8)
 
     def __call__(self, rows: int) -> Array:
-        array = self._array  # other threads may put a shorter one there
+        array = self._array  # other threads may replace it by a shorter one
         if rows > len(array):
             array = self._array = self._one.take(np.zeros(rows, np.int64))
         return array.slice(0, rows)
 
 
 class _Parts:
-    """The parts of a batch, in the order of the format, as its columns are added."""
+    """The parts of a batch, to which its columns are added in the order of the format."""
 
     def __init__(self, mapping: FileMapping) -> None:
         self._mapping = mapping
@@ -333,7 +333,7 @@ class _Parts:
         self.dictionaries: list[Array | None] = []
 
     def batch(self, schema: Schema, rows: int, metadata: Any = ()) -> RecordBatch:
-        """All that was added, as a batch."""
+        """Return a batch of all that was added."""
         return RecordBatch.from_buffers(
             schema,
             rows,
@@ -345,7 +345,7 @@ class _Parts:
         )
 
     def charge(self, nbytes: int, column: str) -> None:
-        """Count bytes that are made of a batch that has fewer; a LimitError where all columns take too many."""
+        """Count bytes that are added to those of the file's batch; raise a LimitError if they are too many."""
         self._made += nbytes
         if self._made > self._mapping.most_bytes:
             raise LimitError(
@@ -375,10 +375,10 @@ class _Parts:
             self.same(child, field.type)
 
     def add(self, array: Array, have: at.Field, want: at.Field, column: str) -> None:
-        """Add an array of the field `have` as the field `want` has it."""
+        """Add an array of the field `have`, converted to the field `want`."""
         kind, target = have.type, want.type
         if array.offset:
-            array = array.take(np.arange(len(array)))  # what is written below begins at 0
+            array = array.take(np.arange(len(array)))  # the code below needs buffers that begin at 0
         if have.nullable and not want.nullable and array.null_count:
             raise refused(column, f"has {array.null_count:,} nulls, and schema= allows none", FormatError)
         if kind == target:
@@ -444,25 +444,25 @@ class _Parts:
 
 
 def _numbers(array: Array, kind: at.DataType) -> Integers:
-    """The numbers that an array stores, also where it has nulls."""
+    """Return the numbers that an array stores, also those under nulls."""
     dtype = stored_dtype(kind)
     return np.frombuffer(array.buffers()[1] or b"", dtype, len(array))
 
 
 def _wide_offsets(array: Array) -> Integers:
-    """Offsets of 32 bits as ones of 64."""
+    """Convert offsets of 32 bits to 64 bits."""
     if not len(array):
         return np.zeros(1, np.int64)
     return np.frombuffer(array.buffers()[1] or b"", "<i4", len(array) + 1).astype(np.int64)
 
 
 def nbytes_of(array: Array) -> int:
-    """Bytes of all buffers of an array and of its children."""
+    """Return the bytes of all buffers of an array and of its children."""
     return sum([len(each) for each in array.buffers() if each is not None]) + sum(map(nbytes_of, array.children))
 
 
 def _taken_bytes(values: Array, index: Integers) -> int:
-    """Bytes that elements of an array take, where they repeat; of nested ones, no fewer than that."""
+    """Return the bytes that elements of an array take if they repeat; for nested ones, an upper bound."""
     kind, n = values.type, len(index)
     if isinstance(kind, (at.Utf8View, at.BinaryView)):
         return 16 * n
