@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arrowipc.tensors.dense import Tensor
 
     class _Rows(Hints):
-        """What each class defines itself."""
+        """The members that each subclass defines itself."""
 
         __slots__ = ()
 
