@@ -912,7 +912,7 @@ cdef inline bint is_native(Plan plan) noexcept:
 
 
 cdef RecordBatch import_any(object source, bint whole, int level, int64_t most):
-    """All rows of `source`, or (not `whole`) the column that it is; of a stream, up to the batch that exceeds `most`."""
+    """All rows of `source`, or (not `whole`) the column that it is; of a stream, up to the batch that passes `most`."""
     cdef BatchStream stream
     cdef ArrayOwner owner
     cdef tuple pair = pair_of(source)

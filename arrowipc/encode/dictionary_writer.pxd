@@ -9,7 +9,7 @@ from arrowipc.distinct.unifier cimport TransposeMap, Unifier
 
 
 cdef class Emission:
-    # What is to be written.
+    # A dictionary, or a delta of one, that is to be written.
     cdef int64_t id
     cdef bint is_delta
     cdef bint replaces              # a dictionary of this id went out before, and this one takes its place
@@ -46,9 +46,9 @@ cdef class WrittenDictionaries:
     cdef Plan plan                  # of the writer; ids are 0..n-1
     cdef bint file
     cdef bint deltas
-    cdef bint as_came               # as deltas what came as deltas, and only that
+    cdef bint as_came               # write as deltas only the values that came as deltas
     cdef bint unify
-    cdef Budget budget              # with unify: what all tables may spell
+    cdef Budget budget              # with unify: the bytes that all tables may spell
     cdef list encoded               # fields of `plan` with dictionaries
     cdef tuple top                  # Written, per plan.dictionaries
     cdef list order                 # all of them, inner before outer
@@ -58,12 +58,12 @@ cdef class WrittenDictionaries:
     cdef list maps                  # with unify: TransposeMap or None, per `encoded`
     cdef tuple unified              # ... and the dictionaries of a transposed batch
 
-    # Appends to `emissions` what must go out before `batch`, inner dictionaries before outer ones, and
-    # returns the batch to write: `batch` itself, or one with remapped indices. What raises changes nothing.
+    # Append to `emissions` the dictionaries that must be written before `batch`, inner ones before outer ones, and
+    # return the batch to write: `batch` itself, or one with transposed indices. If it raises, nothing has changed.
     cdef Columns before(self, Columns batch, list emissions)
-    # Begins with the dictionaries of `batch`, which whoever reads the file or stream has; returns how many they are.
+    # Begin with the dictionaries of `batch`, which are in the file or stream already; return how many they are.
     cdef int know(self, Columns batch) except -1
-    # What remains to be written when a file is closed.
+    # Return the dictionaries that must still be written when a file is closed.
     cdef list at_close(self)
 
     cdef Written enter(self, Plan plan, int64_t id, dict known)
