@@ -47,6 +47,7 @@ cdef class BatchStream:
     cdef int finish(self) except -1
 
 
+# The schema of another library as a Schema.
 cpdef object schema_from(object source)
 # Do what `batch_from`, `array_from` and `stream_from` do; `level` is a Level.
 cdef RecordBatch import_batch(object source, int level=*, int64_t most=*)
@@ -54,7 +55,7 @@ cdef Array import_array(object source, int level=*, int64_t most=*)
 cdef BatchStream import_stream(object source, int level=*)
 
 cdef void count_live(int64_t change) noexcept       # for owners that other modules define
-cdef ArrowSchema* schema_in(object capsule) except NULL
+cdef ArrowSchema* schema_in(object capsule) except NULL     # still owned by the capsule
 cdef BatchStream moved_stream(object source)        # without its plan; None: there is no stream
 
 # Fill columns from one array per column, of which the elements from `start` on are used. With `known`, a dictionary

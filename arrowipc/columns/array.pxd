@@ -34,6 +34,7 @@ cdef int64_t count_nulls(Array array) noexcept
 # Return `data` if it is an Array, else import an array of another library.
 cdef Array as_array(object data)
 
+# Whether an argument is one index, or offers the Arrow C interfaces; the arguments max_values, and offset and length.
 cpdef bint is_integer(object i) except -1
 cpdef bint is_foreign(object data)
 cdef int64_t given(object max_values) except? -1

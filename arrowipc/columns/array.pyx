@@ -298,7 +298,7 @@ cdef class Array(Compiled, Nested):
         dictionary and run-end encodings        the decoded values; rows may share one object
         ======================================  ============================================================
 
-        Python's cyclic collector rests until the values are there.
+        Python's cyclic collector is paused until the values are made.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What arrays and chunked arrays have in common, and the parts of nested and encoded arrays."""
+"""The methods that arrays and chunked arrays share, and the parts of nested and encoded arrays."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Column(_Elements):
         """Return whether each element is not null, as booleans.
 
         As for :attr:`null_count`, the validity bitmap decides: nulls in dictionaries, in children of unions
-        and in the values of runs do not count. LimitError: more than 2**24 elements, and 8 for each byte of the batch.
+        and in the values of runs do not count. LimitError: more elements than 2**24 plus 8 for each byte of the batch.
         """
         from arrowipc.columns.array import validity_array
 
@@ -195,7 +195,7 @@ class Column(_Elements):
         return repr(self)
 
     def get_total_buffer_size(self) -> int:
-        """Return the bytes of the whole buffers, also of what slices leave out; what chunks share counts for each."""
+        """Return the bytes of whole buffers, also for slices; buffers that chunks share count for each of them."""
         return sum(batch.nbytes for batch in self._batches())
 
     def __arrow_c_schema__(self) -> object:

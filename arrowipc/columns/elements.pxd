@@ -49,7 +49,9 @@ cdef void resume_collector(bint was_running) noexcept
 cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count)
 cdef int64_t count_bytes(Columns columns) except -1
 cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, Quota q)
+# Refuse columns that are kept in big-endian order; `action` is what needs the native order.
 cdef int check_native(Columns columns, object action) except -1
+# The values of a field's dictionary, or None; the id of the dictionary; rows made of lists of values.
 cdef Columns dictionary_of(Columns columns, int32_t field)
 cdef int64_t dictionary_id(Columns columns, int32_t field) except? -1
 cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid, int64_t at)

@@ -59,7 +59,7 @@ cdef class Comparison:
     cdef int64_t limit
     cdef int64_t left
     cdef int depth
-    cdef bint under_nulls       # what lies under nulls is compared, too
+    cdef bint under_nulls       # values under nulls are compared, too
     cdef bint met_nulls         # ... and there were nulls
 
     cdef Columns one, other     # their bytes are counted only if needed: batches of 100,000 columns never need it

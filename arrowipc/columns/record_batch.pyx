@@ -220,7 +220,7 @@ cdef class RecordBatch(Columns, Tabular):
         return keep_rows(self, mask_of(mask))
 
     def iter_rows(self, *, named=False, extensions=None):
-        """Iterate over the rows, a thousand at a time made: tuples, or dicts as in :meth:`to_pylist` (`named`)."""
+        """Iterate over the rows as tuples, or (`named`) as dicts like :meth:`to_pylist`; makes a thousand at a time."""
         cdef int64_t start
         named = check_flag("named", named)
         for start in range(0, self.d.length, STEP):
@@ -819,7 +819,7 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True, dict joined=None
                 measure_piece(builder, piece[i], builder.p.columns[k], 0, piece[i].length)
         for i in range(count):
             builder.ahead = <double> rows / max(builder.length + piece[i].length, 1)
-            # What a failed append leaves needs not be taken back here.
+            # Rows that a failed append has left need not be removed here.
             found = builder.append_data(piece[i], <const int64_t*> shifts.data + i * n if n else NULL,
                                         owner[i] if lend else NULL, &fault)
             if found < 0:

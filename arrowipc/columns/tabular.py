@@ -1,4 +1,4 @@
-"""What record batches and tables have in common: methods that follow from a few of each class's own."""
+"""The methods that record batches and tables share, made of a few that each class has itself."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ cdef enum:
     LONG = 24                   # ... of bits and numbers
     MOST_ELEMENTS = 1 << 24     # list elements that may be numbered at the same time; each takes 12 bytes
     INDICES_AT_ONCE = 1 << 10   # indices that are checked together
-    DENSE = 20                  # the per cent of rows taken from which on all rows are read, not only the taken ones
+    DENSE = 20                  # if at least so many per cent of the rows are taken, all rows are read
     SMALL = 1 << 12             # a buffer of up to so many bytes shares a block with others
 
 
@@ -69,7 +69,7 @@ cdef object too_many_bytes():
 
 @cython.final
 cdef class Taker:
-    """One copy of rows."""
+    """The state of one copy of rows."""
 
     cdef Plan plan
     cdef ColumnsData* d

@@ -40,6 +40,7 @@ cdef class Budget:
     cdef str too_much(self)
 
 
+# A budget that begins with `slack` bytes.
 cdef Budget new_budget(int64_t slack, str where)
 
 

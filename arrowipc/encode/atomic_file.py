@@ -96,7 +96,8 @@ class NewFile:
         temporary = os.path.join(self._directory, f".{short}.{os.getpid()}.{os.urandom(6).hex()}.tmp")
         mode = 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o666
         self._temporary = _Temporary(temporary)
-        # Removes the file even if nobody closes the writer. It is made first, because a signal may raise anywhere.
+        # Also if nobody closes the writer, or the interpreter ends, the file is removed. This comes first, because a
+        # signal may raise anywhere.
         self._forgotten = weakref.finalize(self, _forget, self._temporary, self._name)
         try:
             with named(self._name):
@@ -165,7 +166,7 @@ class NewFile:
         return OSError(code, f"{reason}: it stays as it is, and the complete new file is kept as {kept!r}")
 
     def discard(self) -> None:
-        """Remove what was written; the destination stays as it was."""
+        """Remove the new file; the destination stays as it was."""
         self._temporary.remove()
         self._forgotten.detach()
         if self._known is not None:
@@ -212,7 +213,7 @@ def _forget(temporary: _Temporary, name: str) -> None:
 
 
 def _old_file(target: str, name: str) -> os.stat_result | None:
-    """Find what a new file will replace; None when there is nothing."""
+    """Return the status of the file that a new one will replace; None if there is none."""
     if os.path.islink(target):
         raise _error(errno.ELOOP, name)  # realpath() follows all links but those that lead nowhere
     try:
@@ -316,7 +317,7 @@ class RemoteFile:
             system.transaction.files.remove(self._file)
 
     def write(self, data: Any) -> Any:
-        """Take bytes."""
+        """Write bytes."""
         return self._file.write(data)
 
     def commit(self) -> None:
@@ -333,7 +334,7 @@ class RemoteFile:
             raise
 
     def discard(self) -> None:
-        """Forget what was written, as far as the file system can."""
+        """Remove the bytes that were written, as far as the file system can."""
         if self._renamed:
             self._system.rm(self._first)
         elif hasattr(self._file, "discard"):

@@ -522,7 +522,7 @@ cdef class Encoder:
         return self.finish_head(self.put_pairs(at, pairs) if pairs else at, position)
 
     cdef int wrap(self, Message message, int64_t position) except -1:
-        """Encode a message that was read; a checksum in it is replaced, because it has the number in the old source."""
+        """Encode a message that was read; its checksum, which counts it in the old source, is removed or replaced."""
         cdef int64_t size = round_up(message.metadata_size, 8)
         cdef tuple pairs = read_pairs(&message.envelope.root, Message_custom_metadata), kept
         self.reserve(self.metadata_at + size, 1)

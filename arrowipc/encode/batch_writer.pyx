@@ -136,7 +136,7 @@ cdef class BytearraySink(Sink):
 
 
 cdef class MessageSink(Sink):
-    """Keeps messages as objects that point at what was written, for transports that move bodies by themselves."""
+    """Keeps messages as objects that point at the written buffers, for transports that move bodies by themselves."""
 
     cdef list messages
     cdef readonly bint ended    # the end-of-stream marker came
@@ -161,14 +161,14 @@ cdef class MessageSink(Sink):
         return 0
 
     def take(self):
-        """list of Message: those that came since the last call."""
+        """Return the messages that came since the last call, a list of Message."""
         taken = self.messages
         self.messages = []
         return taken
 
 
 cdef class FixedSink(Sink):
-    """Fills memory of a given size, from `start` on; `seek` of a map moves its position behind what was written."""
+    """Fills memory of a given size, from `start` on; `seek` of a map moves its position behind the written bytes."""
 
     cdef Py_buffer view
     cdef bint held
@@ -1032,7 +1032,7 @@ cdef class BatchWriter:
 
     @property
     def counters(self):
-        """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries, bytes."""
+        """tuple of int: messages, record batches, dictionary batches, deltas, replaced ones, raw and stored bytes."""
         return (self.num_messages, self.num_record_batches, self.num_dictionary_batches, self.num_dictionary_deltas,
                 self.num_replaced_dictionaries, self.raw_bytes, self.stored_bytes)
 

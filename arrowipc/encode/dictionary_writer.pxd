@@ -12,7 +12,7 @@ cdef class Emission:
     # A dictionary, or a delta of one, that is to be written.
     cdef int64_t id
     cdef bint is_delta
-    cdef bint replaces              # a dictionary of this id went out before, and this one takes its place
+    cdef bint replaces              # a dictionary of this id was written before, and this one replaces it
     cdef Plan plan                  # of the writer: the dictionary's values, one column
     cdef Columns values             # the rows to write, of the shape of `plan`
     cdef int64_t start              # ... of `values`: rows start to the end (a delta: only the new ones)
@@ -28,17 +28,17 @@ cdef class Brought:
 
 @cython.final
 cdef class Written:
-    # One dictionary id of the writer, and what went out for it.
+    # One dictionary id of the writer, and the dictionary that was written for it.
     cdef int64_t id
     cdef Plan plan                  # of its values
     cdef list encoded               # fields of `plan` with dictionaries of their own
     cdef tuple below                # Written, per plan.dictionaries
-    cdef Plan matched               # the last plan that values came with
+    cdef Plan matched               # the plan of the last values
     cdef Columns sent               # what the reader holds; None: nothing
     # The batch at hand.
     cdef dict brought               # id() of the values -> Brought; of different objects
     cdef Columns next               # `sent` after the batch
-    cdef bint replaced              # the batch replaces it: dictionaries that refer to it go out again
+    cdef bint replaced              # the batch replaces it: dictionaries that refer to it are written again
     cdef bint stale                 # it stays although one that it refers to was replaced, as in the source
     cdef Unifier unifier            # with unify
 
@@ -51,7 +51,7 @@ cdef class WrittenDictionaries:
     cdef Budget budget              # with unify: the bytes that all tables may spell
     cdef list encoded               # fields of `plan` with dictionaries
     cdef tuple top                  # Written, per plan.dictionaries
-    cdef list order                 # all of them, inner before outer
+    cdef list order                 # all Written, inner before outer
     # The last batch.
     cdef Plan last_plan
     cdef tuple last

@@ -51,6 +51,7 @@ cdef class OutputDictionaries:
     cdef tuple snapshot(self)
 
 
+# The dictionaries, empty so far, of an output with the plan `out`.
 cdef OutputDictionaries new_output(Plan out, Budget budget)
 
 

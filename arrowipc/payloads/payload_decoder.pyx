@@ -742,7 +742,7 @@ cdef class DecodedPayloads:
     counts : Array
         int64: how many rows each cell has become; cell `start` is the first.
     start, next : int
-        The first cell, and the one to go on with: the number of cells where all of them were read.
+        The first cell, and the one to go on with, which is the number of cells if all of them were read.
     num_null, num_failed : int
         Null cells, and payloads that could not be decoded (unless that raised).
     num_alone : int
@@ -819,7 +819,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
         Of the output, and of payloads that bring no schema of their own. Without it, the schema of the first
         payload that can be decoded.
     columns : sequence of str or int, optional
-        Names, indices or dotted paths of what is wanted of that schema.
+        Names, indices or dotted paths of the columns that are wanted of that schema.
     parent_index : bool or str, default False
         Add a column with the number of the cell that each row comes from (int64), called "parent_index" or as
         given: other columns can be repeated beside the rows, see :func:`repeat`.

@@ -106,7 +106,7 @@ cdef class PayloadEncoder:
     cdef Truncator truncator
     cdef RecordBatch batch
     cdef tuple pairs                # custom metadata of the batch
-    cdef Source common              # what is in every cell: schema message, whole dictionaries
+    cdef Source common              # the bytes that are in every cell: schema message, whole dictionaries
     cdef Source end
     cdef int64_t schema_size
     cdef Shared* shared             # dictionary messages, in their order

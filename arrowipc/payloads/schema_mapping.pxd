@@ -85,7 +85,7 @@ cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict)
 cdef SchemaMapping absent_mapping(Plan out)
 # Raise the fault of `spread` or of an append.
 cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1
-# Return a schema in which the types of their values take the place of dictionaries.
+# Return a schema in which each dictionary type is replaced by the type of its values.
 cdef object plain_schema(object schema)
 
 
@@ -116,6 +116,7 @@ cdef class Made:
     cdef int count(self, int64_t more, int64_t size) except -1
 
 
+# `limits`: the Limits of the call, or None.
 cdef Made new_made(object limits)
 
 

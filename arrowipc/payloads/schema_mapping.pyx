@@ -288,7 +288,7 @@ cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1:
 
 
 cdef object plain_type(object type):
-    """Return the type in which the types of their values take the place of dictionaries."""
+    """Return a type in which each dictionary type is replaced by the type of its values."""
     if isinstance(type, Dictionary):
         return plain_type(type.value_type)
     return with_children(type, [plain_field(child) for child in type.children])
