@@ -1,7 +1,7 @@
 """The Arrow C data, stream and device interfaces, both ways.
 
-``export`` hands out schemas, arrays, batches and streams, ``import_array`` takes them, ``import_table`` takes
-tables that come column by column; ``format_strings`` has the types in the words of the interface.
+``export`` exports schemas, arrays, batches and streams, ``import_array`` imports them, ``import_table`` imports
+tables column by column; ``format_strings`` converts types to and from the interface's format strings.
 
 Imports ``inline``, the base, ``metadata``, ``columns``, ``decode``.
 """

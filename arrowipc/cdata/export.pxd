@@ -1,4 +1,4 @@
-# The structs of the Arrow C data, stream and device interfaces, and what fills them from our objects.
+# The structs of the Arrow C data, stream and device interfaces, and functions that fill them from arrowipc's objects.
 from libc.stdint cimport int32_t, int64_t
 
 # The layout is an ABI; each part has a guard macro that every project uses: the header that comes first wins.
@@ -125,4 +125,5 @@ cdef extern from * nogil:
 
 # An `arrow_device_array` capsule of a RecordBatch or Array whose memory is on that device; it is not read.
 cdef object device_capsule(object exported, int32_t device_type, int64_t device_id, void* sync_event)
+# Refuse a `requested_schema` that is neither None nor an `arrow_schema` capsule.
 cdef int check_requested(object requested_schema) except -1

@@ -1,4 +1,4 @@
-"""Hand-over to other libraries over the Arrow C data, stream and device interfaces; see ``export.pyx``."""
+"""Export to other libraries through the Arrow C data, stream and device interfaces; see ``export.pyx``."""
 
 from collections.abc import Iterable
 from typing import Any

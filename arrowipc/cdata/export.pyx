@@ -1,6 +1,6 @@
-"""Hands schemas, arrays, batches and streams to other libraries, as capsules of the Arrow C interfaces.
+"""Export schemas, arrays, batches and streams to other libraries, as capsules of the Arrow C interfaces.
 
-All structs of an exported schema or batch lie in one block of memory, which counts those that are not released yet.
+All structs of an exported schema or batch are in one block of memory, which counts those that are not released yet.
 A consumer may move a child out and release it later, in any order and from any thread; the last release frees the
 block and drops the reference to the `Columns` that the structs point into.
 
@@ -67,7 +67,7 @@ cdef extern from * nogil:
 cdef enum:
     # Types nest 64 levels at most, so dictionaries inside dictionaries stay below this; it bounds recursion.
     MAX_NESTED_DICTIONARIES = 64
-    # Arrays of one export. A schema of 16 MiB holds fewer; dictionaries that share ids could ask for 2^64.
+    # The most arrays of one export. A schema of 16 MiB holds fewer; dictionaries that share ids could ask for 2^64.
     MAX_STRUCTS = 1 << 22
 
 cdef int64_t live = 0
@@ -94,14 +94,14 @@ cdef void free_block(void* block) noexcept nogil:
 # -- blocks --------------------------------------------------------------------------------------------------
 
 cdef struct Block:
-    # Followed by its parts, the structs, and what these point at: all of one schema, or of one batch or array.
+    # One allocation for a schema, batch or array. Behind this header are its parts, the structs, and their memory.
     int64_t capacity        # bytes, with this header
     int64_t refs            # exported structs that are not released
     PyObject* owner         # the Columns whose memory arrays point into; NULL: of a schema
     void* structs           # the first is moved to the consumer at once
 
 cdef struct ExportedPart:
-    # What private_data of an exported struct points at: the struct's place in its block, wherever it was moved.
+    # The private_data of an exported struct points here: to the struct's place in its block, wherever it was moved.
     Block* block
     int32_t index
     int32_t end             # one past the last struct below it: dictionaries stand behind the children
@@ -135,7 +135,7 @@ cdef Block* new_structs(PyObject* owner, int64_t count, int64_t width, int64_t m
 
 
 cdef void release_struct(Exported* exported) noexcept nogil:
-    """Let go of a struct and of everything below it that was not moved out; the last one of a block frees it."""
+    """Release a struct and everything below it that was not moved out; free the block with its last struct."""
     cdef ExportedPart* part = <ExportedPart*> exported.private_data
     cdef Block* block = part.block
     cdef ExportedPart* parts = <ExportedPart*> (block + 1)
@@ -150,7 +150,7 @@ cdef void release_struct(Exported* exported) noexcept nogil:
             released += 1
             i += 1
         else:
-            # Moved out, with all below it (or replaced by something that is not ours).
+            # It was moved out with all below it, or replaced by a struct that is not ours.
             if below.release != NULL:
                 below.release(below)
             i = parts[i].end
@@ -183,7 +183,7 @@ cdef void drop_with_gil(PyObject* owner) noexcept with gil:
     cdef PyObject* kind
     cdef PyObject* value
     cdef PyObject* traceback
-    # Consumers release while they unwind from an error of their own, which must survive what the owner does.
+    # A consumer may release while an error of its own is pending, which must survive the owner's destructor.
     PyErr_Fetch(&kind, &value, &traceback)
     Py_DECREF(owner)
     PyErr_Restore(kind, value, traceback)
@@ -191,15 +191,15 @@ cdef void drop_with_gil(PyObject* owner) noexcept with gil:
 
 # -- schemas -----------------------------------------------------------------------------------------------
 
-# (schema, its nodes) of the schemas that were exported last: hand-overs of batch after batch ask for the same one.
+# (schema, its nodes) of the schemas that were exported last: the exports of batch after batch ask for the same one.
 cdef Recent recent_schemas = Recent(4)
 
 
 cdef list schema_nodes(object schema):
-    """What `cdata.format_strings.nodes_of` says about a Schema, Field or DataType."""
+    """Return the nodes that `cdata.format_strings.nodes_of` makes of a Schema, Field or DataType."""
     found = recent_schemas.find(identity(schema))
     if found is None:
-        # Not at the top: readers load this module for its batch producer, and most export no schema.
+        # Not imported at the top: readers load this module for its batch producer, and most export no schema.
         from arrowipc.cdata.format_strings import nodes_of
 
         found = (schema, nodes_of(schema))
@@ -208,7 +208,7 @@ cdef list schema_nodes(object schema):
 
 
 cdef inline const char* put(char** end, bytes text, int64_t size) noexcept:
-    """Copy `size` bytes of `text` (one more than its length: with the NUL) to `end`, and move that on."""
+    """Copy `size` bytes of `text` (one more than its length: with the NUL) to `end`, and advance `end`."""
     cdef char* start = end[0]
     memcpy(start, <const char*> text, size)
     end[0] = start + size
@@ -239,7 +239,7 @@ cdef int fill_nodes(list nodes, ArrowSchema* out) except -1:
         schema = &schemas[i]
         schema.metadata = NULL
         if metadata:
-            # At a multiple of 8, for consumers that load the words where they lie.
+            # It begins at a multiple of 8, for consumers that load its words without copying them.
             text = <char*> round_up(<int64_t> text, 8)
             schema.metadata = put(&text, metadata, len(metadata))
         schema.format = put(&text, form, len(form) + 1)
@@ -262,7 +262,7 @@ cdef int fill_nodes(list nodes, ArrowSchema* out) except -1:
 # -- arrays ------------------------------------------------------------------------------------------------
 
 cdef struct Need:
-    # What a block has to hold.
+    # The numbers of things that a block has to hold.
     int64_t arrays
     int64_t pointers
     int64_t sizes
@@ -289,7 +289,7 @@ cdef inline Plan dictionary_plan(Plan plan, Columns values, int32_t ordinal):
 
 
 cdef int measure(Plan plan, Columns columns, int32_t first, int32_t end, int depth, Need* need) except -1:
-    """Add what the fields [first, end) and their dictionaries take; `columns` None: as empty arrays."""
+    """Add the needs of the fields [first, end) and their dictionaries; `columns` None: they are empty arrays."""
     cdef const FieldPlan* field
     cdef Columns values
     cdef Plan values_plan
@@ -313,13 +313,13 @@ cdef int measure(Plan plan, Columns columns, int32_t first, int32_t end, int dep
 
 
 cdef inline const uint8_t* address_of(const Extent* extent) noexcept nogil:
-    """Where a buffer lies; readable zeros in the place of an empty one."""
+    """Return the address of a buffer; of an empty one, that of readable zeros."""
     return extent.data if extent.size > 0 and extent.data != NULL else zeros
 
 
 cdef void fill_buffers(Cursor* cursor, const FieldPlan* field, const ColumnsData* d,
                        ArrowArray* array) noexcept nogil:
-    """Buffers of one array; `d` NULL: of an empty one. A validity bitmap may be NULL, nothing else is."""
+    """Set the buffers of an array; `d` NULL: of an empty one. Only a validity bitmap may be NULL."""
     cdef const void** buffers = <const void**> cursor.pointers
     cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
     cdef const Extent* extent
@@ -328,7 +328,7 @@ cdef void fill_buffers(Cursor* cursor, const FieldPlan* field, const ColumnsData
     for i in range(n):
         buffers[i] = address_of(&d.extents[field.first_buffer + i]) if d != NULL else zeros
     if spec.buffers[2].kind == BUFFER_DATA:
-        # Consumers soon take the size of the data from the last offset: often memory that nobody touched yet.
+        # Consumers soon take the size of the data from the last offset, which often nobody has read yet.
         prefetch(<const uint8_t*> buffers[1] + spec.buffers[1].width * (array.offset + array.length))
     if not spec.has_validity:
         array.null_count = array.length if field.layout == LAYOUT_NULL else 0
@@ -351,7 +351,7 @@ cdef void fill_buffers(Cursor* cursor, const FieldPlan* field, const ColumnsData
 
 
 cdef int fill_field(Cursor* cursor, Plan plan, Columns columns, int32_t f) except -1:
-    """Arrays of a field and of all below it, side by side in pre-order, the dictionary behind the children."""
+    """Fill the arrays of a field and of all below it, side by side in pre-order, a dictionary behind the children."""
     cdef const FieldPlan* field = &plan.d.fields[f]
     cdef const ColumnsData* d = &columns.d if columns is not None else NULL
     cdef ArrowArray* array = &cursor.arrays[cursor.next]
@@ -363,7 +363,7 @@ cdef int fill_field(Cursor* cursor, Plan plan, Columns columns, int32_t f) excep
     cursor.next += 1
     array.length = d.nodes[f].length if d != NULL else 0
     array.null_count = d.nodes[f].null_count if d != NULL else 0
-    # pyarrow asks for views up to the offset, and takes the buffers of an array of length 0 for empty.
+    # An empty array has no offset: pyarrow reads views up to it, and takes the buffers of such an array for empty.
     array.offset = d.nodes[f].offset if array.length else 0
     array.n_children = field.n_children
     array.children = <ArrowArray**> cursor.pointers
@@ -473,7 +473,7 @@ cdef class IteratorProducer(BatchProducer):
     """Takes the batches, or arrays, of any Python iterator; each must have the schema, or field, of the stream."""
     cdef object iterator
     cdef object schema
-    cdef Plan accepted      # plan of the last batch whose schema was looked at
+    cdef Plan accepted      # plan of the last batch whose schema was compared
 
     cdef Columns next(self):
         cdef RecordBatch batch
@@ -488,7 +488,7 @@ cdef class IteratorProducer(BatchProducer):
             raise UsageError(f"expected an arrowipc.RecordBatch to export, found {type(found).__name__}")
         batch = <RecordBatch> found
         if batch.plan is not self.accepted:
-            # A consumer reads what the stream's schema says: another layout would send it to wild addresses.
+            # A consumer relies on the stream's schema: with another layout, it would read wild addresses.
             schema = plan_schema(batch.plan)
             if not self.schema.equals(schema):
                 raise UsageError("a batch has another schema than the stream that exports it: it "
@@ -520,7 +520,7 @@ cdef int error_code(object error) except -1:
 
 @cython.final
 cdef class StreamState:
-    """What a stream needs until it is released."""
+    """The state of a stream until it is released."""
     cdef list nodes                 # of the schema
     cdef BatchProducer producer     # None after the end and after an error
     cdef bint of_arrays             # whether they are exported as arrays, not as structs
@@ -533,7 +533,7 @@ cdef class StreamState:
     cdef int pull(self, ArrowArray* out) except -1:
         """Export the next batch; leave `out` released at the end."""
         cdef Columns columns = None
-        cdef BatchProducer producer = self.producer     # held: a call inside its own may end the stream
+        cdef BatchProducer producer = self.producer     # a reference: calls inside `next` may end the stream
         if producer is not None:
             columns = producer.next()
             if columns is None:
@@ -564,11 +564,11 @@ cdef class StreamState:
 
 cdef struct StreamData:
     PyObject* state         # a StreamState
-    char** message          # its message, where it can be read without the GIL
+    char** message          # its message, here because it is read without the GIL
 
 
 cdef StreamData* stream_data(object schema, object source) except NULL:
-    """What a stream of a schema or field keeps of `source`, a BatchProducer or an iterable of batches or arrays."""
+    """Make the private data of a stream; `source` is a BatchProducer or an iterable of batches or arrays."""
     cdef LimitsData limits
     cdef StreamState state = StreamState.__new__(StreamState)
     cdef IteratorProducer producer
@@ -621,8 +621,8 @@ cdef int stream_call(StreamData* data, ArrowSchema* schema, ArrowArray* array) n
 
 
 cdef int stream_call_with_gil(StreamData* data, ArrowSchema* schema, ArrowArray* array) noexcept with gil:
-    """Get the schema or the next batch; no exception leaves, and one that is pending stays so."""
-    cdef StreamState state = <StreamState> data.state   # held: what the producer calls may release the stream
+    """Get the schema or the next batch; no exception escapes, and one that is pending stays pending."""
+    cdef StreamState state = <StreamState> data.state   # a reference: what the producer calls may release the stream
     cdef PyObject* kind
     cdef PyObject* value
     cdef PyObject* traceback
@@ -632,7 +632,7 @@ cdef int stream_call_with_gil(StreamData* data, ArrowSchema* schema, ArrowArray*
         if schema != NULL:
             fill_nodes(state.nodes, schema)
         elif state.failure:
-            # An iterator that raised looks ended when asked again: the rest would be lost without a word.
+            # An iterator that raised seems to be at its end when it is called again: the rest would be lost silently.
             code = state.failure
         else:
             state.pull(array)
@@ -696,7 +696,7 @@ cdef int check_requested(object requested_schema) except -1:
 
 
 cdef object described(object exported):
-    """The Schema or Field of what is exported."""
+    """Return the Schema or Field of an object that is exported."""
     if isinstance(exported, Array):
         return plan_field((<Array> exported).columns.plan, (<Array> exported).index)
     if isinstance(exported, RecordBatch):
@@ -752,7 +752,7 @@ def export_device_array(exported, requested_schema=None, **kwargs):
 
 
 def check_keywords(keywords, method="__arrow_c_device_array__"):
-    """Refuse keywords of the device interface that nobody knows, unless they are None."""
+    """Refuse all keywords of the device interface, because none is known yet, unless they are None."""
     for name, value in keywords.items():
         if value is not None:
             raise UnsupportedError(f"{method}: the keyword {name!r} is not supported")
@@ -779,7 +779,7 @@ cdef object device_capsule(object exported, int32_t device_type, int64_t device_
 
 
 cdef void forget_zeros(ArrowArray* array) noexcept nogil:
-    """Make buffers without bytes NULL, all the way down: what stands for them is memory of the CPU."""
+    """Set the addresses of buffers without bytes to NULL, also below: `zeros` is memory of the CPU."""
     cdef int64_t i
     for i in range(array.n_buffers):
         if array.buffers[i] == zeros:
@@ -793,9 +793,9 @@ cdef void forget_zeros(ArrowArray* array) noexcept nogil:
 def export_stream(schema, source, requested_schema=None):
     """Export a `BatchProducer` or an iterable of RecordBatches, or of Arrays: an ``arrow_array_stream`` capsule.
 
-    `source` is asked for the next batch of `schema` (the next array of a field) whenever the consumer wants one. What
-    it raises reaches the consumer as an errno code and a message; the stream then stays failed. Errors: as for
-    `export_schema`.
+    `source` is asked for the next batch of `schema` (the next array of a field) whenever the consumer wants one. An
+    error of `source` reaches the consumer as an errno code and a message; the stream then stays failed. This function
+    raises the errors of `export_schema`.
     """
     cdef ArrowArrayStream* out
     instance_of("the schema of a stream to export", schema, (Schema, Field))
@@ -812,7 +812,7 @@ def export_stream(schema, source, requested_schema=None):
 
 
 def export_device_stream(schema, source, requested_schema=None, **kwargs):
-    """Export the same on the CPU: an ``arrow_device_array_stream`` capsule; keywords as `export_device_array`."""
+    """Export a stream on the CPU: an ``arrow_device_array_stream`` capsule; keywords as `export_device_array`."""
     cdef ArrowDeviceArrayStream* out
     check_keywords(kwargs, "__arrow_c_device_stream__")
     instance_of("the schema of a stream to export", schema, (Schema, Field))

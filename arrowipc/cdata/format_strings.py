@@ -1,7 +1,7 @@
-"""What the Arrow C data interface says about a field: format string, flags and encoded metadata.
+"""The terms of the Arrow C data interface for fields and types: format strings, flags and encoded metadata.
 
-The cold half of :mod:`arrowipc.cdata.export`, which puts these values into structs, and of
-:mod:`arrowipc.cdata.import_array`, which finds them there.
+:mod:`arrowipc.cdata.export` puts these values into structs, :mod:`arrowipc.cdata.import_array` reads them there.
+This module is the part of both that is not needed for every batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FLAG_DICTIONARY_ORDERED = 1
 FLAG_NULLABLE = 2
 FLAG_MAP_KEYS_SORTED = 4
 
-#: Structs of one export. A schema of 16 MiB holds fewer; types that share children could ask for 2**64.
+#: The most structs of one export. A schema of 16 MiB holds fewer; types that share children could ask for 2**64.
 MAX_STRUCTS = 1 << 22
 
 INT32_MAX = 2**31 - 1
@@ -37,7 +37,7 @@ _INTEGERS = {8: "c", 16: "s", 32: "i", 64: "l"}
 _FLOATS = {"half": "e", "single": "f", "double": "g"}
 _INTERVALS = {"year_month": "tiM", "day_time": "tiD", "month_day_nano": "tin"}
 
-# Lists with one child and nothing else to say.
+# Lists with one child and no parameters.
 _LISTS: dict[type[Any], str] = {
     types.List: "+l",
     types.LargeList: "+L",
@@ -51,7 +51,7 @@ def _integer(t: types.Int) -> str:
     return letter if t.signed else letter.upper()
 
 
-# Type -> its format string, or what makes one of it. Units are written by their first letter.
+# Type -> its format string, or a function that makes it. Units are written by their first letter.
 _FORMATS: dict[type, str | Callable[[Any], str]] = {
     types.Null: "n",
     types.Bool: "b",
@@ -85,11 +85,11 @@ def _format_of(kind: types.DataType) -> str:
     return found if isinstance(found, str) else found(kind)
 
 
-# And back: format string -> type, of those without parameters and children.
+# Format string -> type, for the types without parameters and children.
 _PLAIN = {_format_of(kind): kind for kind in types.PLAIN_TYPES if not isinstance(kind, types.Timestamp)}
 
-# Format string up to its parameters -> children that the type has (-1: any number), and what makes the type of its
-# parameters, its children and the flags of the struct.
+# Format string up to its parameters -> number of children (-1: any number), and a function that makes the type of
+# the parameters, the children and the flags of the struct.
 _PARAMETRIC: dict[str, tuple[int, Callable[[str, list[types.Field], int], types.DataType]]] = {
     **{
         text: (1, lambda text, children, flags, kind=kind: kind(children[0]))  # type: ignore[misc]
@@ -108,11 +108,11 @@ _PARAMETRIC: dict[str, tuple[int, Callable[[str, list[types.Field], int], types.
     "+m": (1, lambda text, children, flags: _read_map(children[0], bool(flags & FLAG_MAP_KEYS_SORTED))),
     "+r": (2, lambda text, children, flags: types.RunEndEncoded(children[0], children[1])),
 }
-# Those that have a colon, and something behind it.
+# The format strings that have a colon and parameters behind it.
 _WITH_COLON = {"d", "w", "+w", "+us", "+ud", *(f"ts{unit[0]}" for unit in types.TIME_BITS)}
 
 
-# -- there ---------------------------------------------------------------------------------------------------
+# -- from schemas to nodes -----------------------------------------------------------------------------------
 
 
 def nodes_of(described: Schema | types.Field | types.DataType) -> list[Node]:
@@ -145,7 +145,7 @@ def _add_field(nodes: list[Node], field: types.Field, path: str) -> None:
     below: Pairs = ()
     extension = field.extension_name if isinstance(field.type, types.Dictionary) else None
     if extension is not None and extension.startswith("arrow.") and extension != "arrow.opaque":
-        # Canonical types, except the one of any storage, are not stored in dictionaries: the values have this one.
+        # Canonical types, except arrow.opaque, do not allow dictionaries as storage: the dictionary's values get it.
         below = tuple([pair for pair in own if pair[0] in _EXTENSION])
         own = tuple([pair for pair in own if pair[0] not in _EXTENSION])
     _add_type(nodes, field.type, name, encoded_metadata(own), flags, path, encoded_metadata(below))
@@ -179,7 +179,7 @@ def _add_type(
 
 
 def _c_string(text: str, what: str, path: str) -> bytes:
-    """Return UTF-8 that holds no NUL: C strings end there."""
+    """Return the text as UTF-8; refuse a NUL, which would end the C string."""
     if "\0" in text:
         raise UnsupportedError(
             f"{named_column(path)}: {what} {text!r} contains a NUL character, which IPC allows and the Arrow C "
@@ -203,7 +203,7 @@ def encoded_metadata(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-# -- and back ------------------------------------------------------------------------------------------------
+# -- from nodes to schemas -----------------------------------------------------------------------------------
 
 
 def schema_of(nodes: list[Node]) -> Schema:
@@ -246,7 +246,7 @@ def _read_field(nodes: list[Node], at: int, parent: str) -> types.Field:
 
 
 def _with_extension(pairs: Pairs, below: Pairs, path: str) -> Pairs:
-    """Add the extension type of a dictionary's values: a Field of IPC has one place for it, as in pyarrow."""
+    """Add the extension type of a dictionary's values to those of the field, the one place for it in IPC."""
     mine, theirs = ({types.EXTENSION_METADATA: b""} | dict(each) for each in (pairs, below))
     name = types.EXTENSION_NAME
     if name not in theirs or all(mine.get(key) == theirs[key] for key in _EXTENSION):
@@ -281,7 +281,7 @@ def _read_type(nodes: list[Node], at: int, path: str) -> types.DataType:
     except (FormatError, UnsupportedError):
         raise
     except (UsageError, ValueError) as error:
-        # What the types refuse: here it was the producer who asked for it.
+        # The type refuses parameters, children or flags, which the producer has chosen.
         raise FormatError(f"{named_column(path)}, format string {text!r}: {error}") from None
 
 
@@ -313,7 +313,7 @@ def _read_decimal(text: str) -> types.Decimal:
 def _read_map(entries: types.Field, keys_sorted: bool) -> types.Map:
     kind = entries.type
     if isinstance(kind, types.Struct) and len(kind.fields) == 2:
-        # The format fixes these two flags, and not every producer sets them.
+        # Keys and entries are never nullable by the format, but not every producer sets these two flags.
         if kind.fields[0].nullable:
             kind = types.Struct([kind.fields[0].__replace__(nullable=False), kind.fields[1]])
         entries = entries.__replace__(type=kind, nullable=False)
@@ -325,7 +325,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _number(text: str) -> int:
-    # int() would take spaces, underscores and the digits of other scripts too.
+    # int() would also accept spaces, underscores and the digits of other scripts.
     if not text.removeprefix("-").isdecimal() or not text.isascii():
         raise UsageError(f"expected an integer, found {text!r}")
     return int(text)

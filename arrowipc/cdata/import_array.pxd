@@ -1,4 +1,4 @@
-# From the structs of the Arrow C data and stream interfaces to our columns.
+# Import of the structs of the Arrow C data and stream interfaces as columns.
 cimport cython
 from libc.stdint cimport int64_t
 
@@ -7,14 +7,14 @@ from arrowipc.cdata.export cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from arrowipc.columns.array cimport Array
 from arrowipc.columns.record_batch cimport RecordBatch
 
-# The plan of the batches that a struct describes (`whole`), or of the one column that any schema describes.
-# Equal schemas give the same plan while they are among the last few. `schema` stays the caller's to release.
+# Return the plan of the batches that a struct describes (`whole`), or of the one column that any schema describes.
+# Equal schemas get the same plan while they are among the last few. The caller has to release `schema`.
 cdef Plan plan_of(const ArrowSchema* schema, bint whole)
 
 
 @cython.final
 cdef class ArrayOwner:
-    """A producer's array, ours since it was moved here."""
+    """The owner of a producer's array, which was moved here."""
     cdef ArrowArray array
 
 
@@ -47,14 +47,15 @@ cdef class BatchStream:
     cdef int finish(self) except -1
 
 
+# The schema of another library as a Schema.
 cpdef object schema_from(object source)
-# As `batch_from`, `array_from` and `stream_from`; `level` is a Level.
+# Do what `batch_from`, `array_from` and `stream_from` do; `level` is a Level.
 cdef RecordBatch import_batch(object source, int level=*, int64_t most=*)
 cdef Array import_array(object source, int level=*, int64_t most=*)
 cdef BatchStream import_stream(object source, int level=*)
 
 cdef void count_live(int64_t change) noexcept       # for owners that other modules define
-cdef ArrowSchema* schema_in(object capsule) except NULL
+cdef ArrowSchema* schema_in(object capsule) except NULL     # still owned by the capsule
 cdef BatchStream moved_stream(object source)        # without its plan; None: there is no stream
 
 # Fill columns from one array per column, of which the elements from `start` on are used. With `known`, a dictionary

@@ -1,9 +1,9 @@
-"""Data of other libraries: schemas, arrays, batches and streams of the Arrow C interfaces as ours, not copied.
+"""Import schemas, arrays, batches and streams of other libraries through the Arrow C interfaces, without copying.
 
 A producer's array is moved into an `ArrayOwner`, which the columns made of it keep alive; when the last one
 is gone, the producer's release callback is called. The structs say how long each array is and not how large
 its buffers are, so extents are computed from lengths, offsets and last offsets; from then on a producer's
-columns are under the same rules as those that a reader found in a message.
+columns follow the same rules as those that a reader finds in a message.
 """
 
 cimport cython
@@ -38,14 +38,14 @@ from arrowipc.schemas import Schema, number_dictionaries, numbered_field
 
 # -- schemas -------------------------------------------------------------------------------------------------
 
-# Batch after batch of one producer comes with an equal schema. The last few schemas are kept, flattened into bytes,
-# and compared with the one that comes in without making a Python object.
+# The batches of one producer have equal schemas. The last few schemas are kept, flattened into bytes, and compared
+# with a new one without making a Python object.
 
 cdef enum:
     MAX_LEVELS = 64             # of nested types: Limits.depth
     MAX_FIELDS = 1 << 18        # in one schema: more than metadata of Limits.metadata_bytes can describe
-    MAX_METADATA = 0x7FFFFFFF   # bytes of it at one field: what a Schema message can hold
-    WORTH_KEEPING = 1 << 22     # bytes of a flattened schema up to which it is
+    MAX_METADATA = 0x7FFFFFFF   # bytes of metadata at one field: what a Schema message can hold
+    WORTH_KEEPING = 1 << 22     # the most bytes of a flattened schema that is kept
 
 
 # -- schemas that are known ----------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ cdef class Known:
     cdef Plan plan
 
 
-cdef Recent recent = Recent(8)      # Known; there is no mark of a schema that takes less than comparing it
+cdef Recent recent = Recent(8)      # Known, found by comparison: to make a key of a schema would take as long
 
 
 cdef bint same_metadata(const uint8_t* known, int32_t size, const char* found) noexcept nogil:
@@ -94,9 +94,9 @@ cdef bint same_metadata(const uint8_t* known, int32_t size, const char* found) n
 
 
 cdef const uint8_t* match(const uint8_t* at, const ArrowSchema* schema) noexcept nogil:
-    """The end of the records at `at` if `schema` is what they say, else NULL.
+    """Return the end of the records at `at` if `schema` equals them, else NULL.
 
-    The records are of a schema that was proven sound, so whatever equals them is too.
+    The records are those of a schema that was checked, so a schema that equals them is sound, too.
     """
     cdef const Record* record = <const Record*> at
     cdef const uint8_t* text = at + sizeof(Record)
@@ -148,7 +148,7 @@ cdef Plan learn(const ArrowSchema* schema, bint whole):
     cdef LimitsData limits
     from arrowipc.cdata.format_strings import field_of, schema_of
 
-    # The struct that stands for a batch is not a level of its types.
+    # The struct that stands for a batch does not count as a level of nesting.
     describe(schema, 0 if whole else 1, nodes, [] if whole else [name_of(schema)])
     limits_data(None, &limits)
     described = schema_of(nodes) if whole else Schema([field_of(nodes)])
@@ -161,7 +161,7 @@ cdef Plan learn(const ArrowSchema* schema, bint whole):
 
 
 cdef bytes flatten(list nodes):
-    """The nodes as `match` compares them."""
+    """Return the nodes as records, which `match` compares."""
     cdef list parts = []
     cdef Record record
     cdef bytes form, name, metadata
@@ -182,14 +182,14 @@ cdef bytes flatten(list nodes):
 
 
 cdef str place(list path):
-    """Where in a schema something is wrong."""
+    """Return the words for a place in a schema, for errors."""
     if not path:
         return "the schema"
     return named_column(b".".join(path).decode("utf-8", "replace"))
 
 
 cdef bytes name_of(const ArrowSchema* schema):
-    # What a released struct points at is gone.
+    # The name of a released struct is freed already.
     if schema == NULL or schema.release == NULL or schema.name == NULL:
         return b""
     return <bytes> schema.name
@@ -222,7 +222,7 @@ cdef int describe(const ArrowSchema* schema, int level, list nodes, list path) e
     if schema.dictionary != NULL:
         if schema.dictionary.dictionary != NULL:
             raise UnsupportedError(f"{place(path)}: a dictionary of dictionaries has no counterpart in IPC")
-        # No level deeper, as in a Schema message. Its name says nothing; errors below it are the column's.
+        # A dictionary is no deeper level, as in a Schema message. Its name has no meaning; errors name the column.
         describe(schema.dictionary, level, nodes, path)
     nodes[at] = (<bytes> schema.format, name_of(schema), metadata, schema.flags, schema.n_children,
                  schema.dictionary != NULL, len(nodes))
@@ -230,7 +230,7 @@ cdef int describe(const ArrowSchema* schema, int level, list nodes, list path) e
 
 
 cdef bytes copy_metadata(const char* encoded, list path):
-    """Encoded metadata, whose size is what its sizes add up to; empty for no pairs."""
+    """Return a copy of encoded metadata, whose size is the sum of the sizes in it; empty for no pairs."""
     cdef const uint8_t* p = <const uint8_t*> encoded
     cdef int64_t count, i, size = 4, length
     if encoded == NULL:
@@ -264,13 +264,13 @@ cdef void count_live(int64_t change) noexcept:
 
 
 cdef class ArrayOwner:
-    """A producer's array, ours since it was moved here."""
+    """The owner of a producer's array, which was moved here."""
 
     def __cinit__(self):
         count_live(1)
 
     def __dealloc__(self):
-        # An error in flight survives this: deallocation puts it aside.
+        # A pending error survives this: deallocation saves and restores it.
         count_live(-1)
         if self.array.release != NULL:
             self.array.release(&self.array)
@@ -318,7 +318,7 @@ cdef int survey(Plan plan, int32_t f, const ArrowArray* array, int64_t* variadic
     cdef int32_t child = f + 1
     check_struct(plan, f, array, field.n_children, field.flags & FIELD_ENCODED != 0)
     if field.view >= 0:
-        # Behind the variadic buffers one more, of their sizes.
+        # Behind the variadic buffers there is one more, with their sizes.
         if found <= field.n_buffers or found > INT32_MAX:
             return refuse(plan, f, f"ArrowArray.n_buffers is {found}: expected {field.n_buffers + 1} or more")
         variadic[0] += found - field.n_buffers - 1
@@ -336,7 +336,7 @@ cdef int survey(Plan plan, int32_t f, const ArrowArray* array, int64_t* variadic
 
 
 cdef int survey_root(Plan plan, const ArrowArray* root) except -1:
-    """The same for a struct that is a batch, without its columns: it has no nulls."""
+    """Check a struct that is a batch, without its columns; it must not have nulls."""
     cdef int64_t valid
     check_struct(plan, -1, root, plan.d.n_columns, False)
     if root.n_buffers != 1:
@@ -353,7 +353,7 @@ cdef int survey_root(Plan plan, const ArrowArray* root) except -1:
 
 
 cdef int survey_column(Plan plan, int32_t i, const ArrowArray* column, int64_t rows, int64_t* variadic) except -1:
-    """The same for column `i` of a batch, which needs so many rows of it."""
+    """Check column `i` of a batch, which needs `rows` rows of it, and count its variadic buffers."""
     cdef int32_t f = plan.d.columns[i]
     if column == NULL:
         return refuse(plan, f, f"ArrowArray.children[{i}] of the batch is NULL")
@@ -388,7 +388,7 @@ cdef inline int take(Columns out, int32_t f, int32_t buffer, const void* data, i
                      int64_t width) except -1:
     """Point an extent at as many bytes as the elements take."""
     cdef Extent* extent = &out.d.extents[out.d.plan.fields[f].first_buffer + buffer]
-    # What raises is elsewhere, so that this is short enough for compilers to put it where it is called.
+    # The functions that raise are separate, so that this one is short enough to be inlined.
     if mul_overflows(elements, width, &extent.size):
         return too_many(out, f, elements, width)
     extent.data = <const uint8_t*> data if extent.size else NULL
@@ -398,7 +398,7 @@ cdef inline int take(Columns out, int32_t f, int32_t buffer, const void* data, i
 
 
 cdef int take_validity(Columns out, int32_t f, const void* bits, int64_t null_count) except -1:
-    """The bitmap if there are nulls: columns without nulls have none, and whatever reads them relies on that."""
+    """Take the bitmap if there are nulls: columns without nulls have none, and code that reads them relies on that."""
     cdef Node* node = &out.d.nodes[f]
     cdef Extent* extent = &out.d.extents[out.d.plan.fields[f].first_buffer]
     cdef int64_t reach = node.offset + node.length
@@ -417,13 +417,13 @@ cdef int take_validity(Columns out, int32_t f, const void* bits, int64_t null_co
 
 
 cdef int take_offsets(Columns out, int32_t f, const ArrowArray* array) except -1:
-    """32- or 64-bit offsets of text, binary and lists, and the data of the first two."""
+    """Take 32- or 64-bit offsets of text, binary and lists, and the data of the first two."""
     cdef const FieldPlan* field = &out.d.plan.fields[f]
     cdef const Node* node = &out.d.nodes[f]
     cdef const uint8_t* offsets = <const uint8_t*> array.buffers[1]
     cdef int64_t reach = node.offset + node.length, first = 0, last = 0
     cdef int32_t width = <int32_t> width_of(field, 1)
-    # Of an array without elements the one offset need not be there, and the others are nobody's.
+    # An array without elements need not have its one offset, and the offsets before it are not needed.
     take(out, f, 1, offsets, reach + 1 if node.length else 0, width)
     if node.length:
         first = load_int(offsets, node.offset, width)
@@ -465,7 +465,7 @@ cdef int take_variadic(Columns out, int32_t f, const ArrowArray* array, int32_t*
 
 cdef int fill_buffers(Columns out, int32_t f, const ArrowArray* array, int64_t null_count,
                       int32_t* next) except -1:
-    """The buffers of one field, whose node is set."""
+    """Set the buffers of one field, whose node is set already."""
     cdef const FieldPlan* field = &out.d.plan.fields[f]
     cdef Node* node = &out.d.nodes[f]
     cdef const void** buffers = array.buffers
@@ -476,7 +476,7 @@ cdef int fill_buffers(Columns out, int32_t f, const ArrowArray* array, int64_t n
         node.null_count = node.length
         return 0
     if layout == LAYOUT_RUN_END:
-        # `normalise` refuses nulls here; -1 only says that nobody counted them.
+        # `normalise` refuses nulls here; -1 only says that they were not counted.
         node.null_count = max(null_count, 0)
         return 0
     if spec.has_validity:
@@ -496,20 +496,20 @@ cdef int fill_buffers(Columns out, int32_t f, const ArrowArray* array, int64_t n
 
 cdef int fill(Columns out, int32_t f, const ArrowArray* array, int64_t start, int64_t length, int32_t* next,
               Dictionaries known, int level) except -1:
-    """Elements [start, start + length) of an array, which it has, as field `f`, and all that is below it."""
+    """Fill field `f`, and all below it, with elements [start, start + length) of an array, which has them."""
     cdef const FieldPlan* field = &out.d.plan.fields[f]
     cdef Node* node = &out.d.nodes[f]
     cdef int64_t child_length
     cdef int32_t i, child = f + 1
     node.length = length
-    # Whatever a producer says of the offset of nothing, no byte of it may be needed.
+    # An empty array gets offset 0, whatever the producer says: no byte of its buffers may be needed.
     node.offset = array.offset + start if length else 0
     fill_buffers(out, f, array, -1 if array.null_count > 0 and length != array.length
                  else array.null_count if length else 0, next)
     for i in range(field.n_children):
         child_length = array.children[i].length
         if field.layout == LAYOUT_RUN_END and child_length > array.children[0].length:
-            # Values behind the last run: legal here, and not in a message.
+            # Values behind the last run are legal here, but not in a message.
             child_length = array.children[0].length
         fill(out, child, array.children[i], 0, child_length, next, known, level)
         child = out.d.plan.fields[child].end
@@ -522,9 +522,9 @@ cdef int fill(Columns out, int32_t f, const ArrowArray* array, int64_t start, in
 
 
 cdef class Dictionaries:
-    """What the batches of a producer have had last as dictionaries, which are rarely other ones in the next batch.
+    """The last dictionaries of a producer's batches, which rarely change from one batch to the next.
 
-    Where arrays lie in the same memory, the columns made of the first one serve all: a writer need not compare them.
+    Arrays in the same memory share the columns made of the first one, so a writer need not compare them.
     """
 
     def __cinit__(self, int64_t count):
@@ -538,7 +538,7 @@ cdef class Dictionaries:
 
 
 cdef bint same_array(const ArrowArray* known, const ArrowArray* found) noexcept nogil:
-    """Whether an array has all of its elements where a sound one has them, which is not released."""
+    """Return whether an array has its elements in the same memory as one that was checked, and is not released."""
     cdef int64_t i
     if (found == NULL or found.release == NULL or found.length != known.length or found.offset != known.offset
             or found.null_count != known.null_count or found.n_buffers != known.n_buffers
@@ -574,7 +574,7 @@ cdef int load_values(Columns user, int32_t ordinal, const ArrowArray* array, int
 
 
 cdef Dictionaries begin(Columns out, Plan plan, int64_t variadic, int64_t length, object owner, Dictionaries known):
-    """Allocate `out` for what a survey found; returns the place of its dictionaries."""
+    """Allocate `out` for the columns that were surveyed; return the `Dictionaries` for its dictionaries."""
     out.allocate(plan, variadic)
     out.owner = owner
     out.d.length = length
@@ -582,7 +582,7 @@ cdef Dictionaries begin(Columns out, Plan plan, int64_t variadic, int64_t length
 
 
 cdef int complete(Columns out, Dictionaries known, int level) except -1:
-    """What is left to do once all fields are filled."""
+    """Set the dictionaries of columns whose fields are filled, then normalise and validate them."""
     if known is None:
         out.dictionaries = ()
     else:
@@ -629,7 +629,7 @@ cdef RecordBatch new_batch(Plan plan, ArrayOwner owner, bint whole, int level, D
 
 
 cdef RecordBatch empty_batch(Plan plan):
-    """No rows of any columns."""
+    """Return a batch without rows."""
     cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
     batch.allocate(plan, 0)
     memset(batch.d.nodes, 0, plan.d.n_fields * sizeof(Node))
@@ -689,13 +689,13 @@ cdef class BatchStream:
         with nogil:
             code = self.stream.get_schema(&self.stream, schema)
         if code:
-            # What a failed call leaves there is nobody's.
+            # A struct that a failed call has left must not be released.
             schema.release = NULL
             return self.fail(code)
         return 0
 
     cdef int open(self) except -1:
-        """Make the plan; `whole` False beforehand: of a single column, whatever its type is."""
+        """Ask for the schema and make the plan; if `whole` was set to False, that of a single column of any type."""
         cdef ArrowSchema schema
         self.ask(&schema)
         try:
@@ -742,7 +742,7 @@ cdef class BatchStream:
         return new_batch(self.plan, owner, self.whole, self.level, self.known)
 
     cdef int fail(self, int code) except -1:
-        """Raise what the producer says about its error, and let go of it."""
+        """Raise an error with the producer's message, and release the producer."""
         cdef const char* message = self.stream.get_last_error(&self.stream)
         if message == NULL:
             message = strerror(code)
@@ -754,7 +754,7 @@ cdef class BatchStream:
     cdef int finish(self) except -1:
         cdef ArrowArrayStream stream = self.stream
         if stream.release != NULL:
-            # Moved first: a producer in Python lets other threads run, and these may come here too.
+            # The stream is moved first: a producer in Python lets other threads run, and these may come here, too.
             self.stream.release = NULL
             count_live(-1)
             stream.release(&stream)
@@ -762,7 +762,7 @@ cdef class BatchStream:
 
     @cython.critical_section
     def close(self):
-        """Let go of the producer; batches that were taken stay valid."""
+        """Release the producer; batches that were taken stay valid."""
         if self.busy:
             raise UsageError("the stream is in use by another thread")
         self.closed = True
@@ -882,7 +882,7 @@ cdef BatchStream stream_of(object source, bint whole, int level):
 
 
 cdef RecordBatch all_of(BatchStream stream, int64_t most):
-    """The batches of a stream as one, up to the first with which they are more than `most` rows."""
+    """Return the batches of a stream as one, up to the first one with which they have more than `most` rows."""
     cdef list batches = []
     cdef RecordBatch batch
     while most >= 0 and (batch := stream.next()) is not None:
@@ -907,12 +907,12 @@ cpdef object schema_from(object source):
 
 
 cdef inline bint is_native(Plan plan) noexcept:
-    # What is kept in big-endian takes the way of others' data, on which its export refuses it.
+    # Data kept in big-endian is exported and imported like foreign data, so that its export refuses it.
     return not (plan.d.stored_big and plan.d.keep_stored)
 
 
 cdef RecordBatch import_any(object source, bint whole, int level, int64_t most):
-    """All rows of `source`, or (not `whole`) the one column that it is; a stream is read to more than `most` rows."""
+    """All rows of `source`, or (not `whole`) the column that it is; of a stream, up to the batch that passes `most`."""
     cdef BatchStream stream
     cdef ArrayOwner owner
     cdef tuple pair = pair_of(source)
@@ -972,7 +972,7 @@ def described_from(source, whole):
 
     The dictionaries of a field get their ids from the schema that it becomes part of: here, each would begin with 0.
     """
-    capsule = source.__arrow_c_schema__()   # held: the schema is released with it
+    capsule = source.__arrow_c_schema__()   # a reference: the schema is released with the capsule
     found = plan_schema(plan_of(schema_in(capsule), whole))
     return found if whole else numbered_field(found.fields[0], lambda _: None)
 
@@ -981,17 +981,17 @@ def batch_from(source, validate="none", int64_t most=INT64_MAX):
     """Return a batch of another library as a :class:`RecordBatch` over the same memory; a RecordBatch as it is.
 
     `source` has ``__arrow_c_array__`` or ``__arrow_c_device_array__`` (on the CPU) and is a struct, or it is their pair
-    of PyCapsules; or it has ``__arrow_c_stream__``: all its batches, copied into one if there are several. Of a stream
-    of more than `most` rows only the first ones are read, but more than that.
+    of PyCapsules; or it has ``__arrow_c_stream__``: all its batches, copied into one if there are several. If a stream
+    has more than `most` rows, reading ends with the first batch that goes beyond `most`.
     """
     return import_batch(source, level_of(validate), most)
 
 
 def array_from(source, validate="none", int64_t most=INT64_MAX):
-    """The same as an :class:`Array`, of any type: a struct becomes an array of structs."""
+    """Return the data of another library as an :class:`Array` of any type: a struct becomes an array of structs."""
     return import_array(source, level_of(validate), most)
 
 
 def stream_from(source, validate="none"):
-    """Return the batches of another library as a :class:`BatchStream`; what `batch_from` takes is one of one batch."""
+    """Return the batches of another library as a :class:`BatchStream`, also the one batch that `batch_from` takes."""
     return import_stream(source, level_of(validate))

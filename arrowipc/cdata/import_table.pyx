@@ -1,8 +1,8 @@
 """Tables of other libraries, taken column by column: their streams together cost less than the table's.
 
-A table whose columns are cut into chunks is handed over by its producer as batches that are made one by one,
-as objects of its own, before they are exported. The chunks of a column are there already: as long as they are equally
-long, one of each column makes a batch. From where they are not, the table's own stream gives the rest.
+The stream of a table whose columns are cut into chunks makes each batch as an object of the producer before it is
+exported. The chunks of the columns exist already: as long as they are equally long, one of each column makes a batch.
+From the first chunks that are not equally long on, the table's own stream gives the rest.
 """
 
 cimport cython
@@ -44,7 +44,7 @@ cdef class ChunkOwner:
         count_live(1)
 
     def __dealloc__(self):
-        # An error in flight survives this: deallocation puts it aside.
+        # A pending error survives this: deallocation saves and restores it.
         cdef int32_t i
         if self.arrays == NULL:
             return
@@ -64,11 +64,11 @@ cdef int fetch(ArrowArrayStream** producers, int32_t count, ArrowArray* out, int
         while True:
             code = producers[column[0]].get_next(producers[column[0]], array)
             if code:
-                # What a failed call leaves there is nobody's.
+                # A struct that a failed call has left must not be released.
                 array.release = NULL
                 return code
             if array.release == NULL:
-                array.length = 0    # of an array that is not there it may be anything
+                array.length = 0    # a released array may state any length
             if array.release == NULL or array.length != 0:
                 break
             array.release(array)
@@ -83,9 +83,9 @@ cdef const char* NAMELESS = ""
 
 
 cdef bint same_type(const ArrowSchema* known, const ArrowSchema* found, bint top) noexcept nogil:
-    """Whether a schema has the type of a sound one; names and nullability of a column are the table's to say.
+    """Return whether a schema has the type of one that was checked; a column's (`top`) name and nullability may differ.
 
-    Metadata does not count either: it says what values mean, and not how they lie.
+    Metadata may differ, too: it says what values mean, and does not change their layout.
     """
     cdef int64_t flags, i
     if found == NULL or found.release == NULL or found.format == NULL:
@@ -107,7 +107,7 @@ cdef bint same_type(const ArrowSchema* known, const ArrowSchema* found, bint top
 
 
 cdef int check_type(Plan plan, int32_t column, const ArrowSchema* known, BatchStream stream) except -1:
-    """Compare what a column's stream says with the table's schema."""
+    """Compare the schema of a column's stream with the table's schema."""
     cdef ArrowSchema found
     stream.ask(&found)
     try:
@@ -135,8 +135,8 @@ cdef class ColumnStream(BatchStream):
     cdef object table
     cdef list streams                   # BatchStream per column
     cdef ArrowArrayStream** producers   # the stream in each
-    cdef int64_t rows                   # that were handed out
-    cdef BatchStream rest               # of the table, from where chunks are not equally long; None: they are so far
+    cdef int64_t rows                   # rows of the batches that were returned
+    cdef BatchStream rest               # the table from the first unequal chunks on; None: all were equally long so far
 
     def __dealloc__(self):
         free(self.producers)
@@ -178,7 +178,7 @@ cdef class ColumnStream(BatchStream):
         return batch
 
     cdef RecordBatch of_chunks(self):
-        """A batch of one chunk of each column; None: at the end, or `rest` goes on."""
+        """Return a batch of one chunk of each column; None at the end, and if `rest` goes on."""
         cdef RecordBatch batch
         cdef BatchStream stream
         cdef ChunkOwner chunks
@@ -224,13 +224,13 @@ cdef class ColumnStream(BatchStream):
 
 
 cdef enum:
-    SEVERAL = 6     # chunks of a column from which on its stream costs less than its share of the table's
+    SEVERAL = 6     # with so many chunks, a column's stream costs less than its share of the table's stream
 
 
 cdef bint is_chunked(object source):
-    """Whether a table shows its columns, and the first has several chunks: those of pyarrow and arro3 do."""
-    # Asked of the type: data frames have attributes named after their columns. Of the instance only one
-    # column: making the list of a thousand costs more than the stream of a table in one chunk.
+    """Return whether a table gives access to its columns (pyarrow and arro3 do), and the first has several chunks."""
+    # Attributes are looked up in the type, because data frames have attributes named after their columns. Only one
+    # column is asked for: making the list of a thousand costs more than the stream of a table in one chunk.
     if not (hasattr(type(source), "column") and hasattr(type(source), "columns") and hasattr(type(source), "slice")
             and hasattr(getattr(source, "schema", None), "__arrow_c_schema__")
             and getattr(source, "num_columns", 0)):
@@ -261,6 +261,6 @@ def columns_from(table, validate="none"):
 def batches_from(source):
     """Return the batches of anything with ``__arrow_c_stream__``: tables of several chunks are taken by column.
 
-    Both ways cut them at the same rows.
+    Both ways give batches of the same rows.
     """
     return columns_from(source) if is_chunked(source) else own_stream(source, LEVEL_NONE)

@@ -35,7 +35,7 @@ cdef extern from "Python.h":
 
 
 cdef class Compiled:
-    """A class has a compiled base before one of Python."""
+    """The first base of `Array`. Cython requires that it is compiled; Python classes may only follow it."""
 
 
 cdef int list_what_exists(type compiled) except -1:
@@ -298,7 +298,7 @@ cdef class Array(Compiled, Nested):
         dictionary and run-end encodings        the decoded values; rows may share one object
         ======================================  ============================================================
 
-        Python's cyclic collector rests until the values are there.
+        Python's cyclic collector is paused until the values are made.
 
         Parameters
         ----------
@@ -468,7 +468,7 @@ list_what_exists(Array)
 
 
 cdef const char* buffer_format(const FieldPlan* f) noexcept:
-    """What the struct module calls the numbers of a field; NULL: they are none."""
+    """Return the struct module's code for the numbers of a field; NULL: its values are no numbers."""
     cdef int32_t width = f.width
     if f.type == Type_FloatingPoint:
         return b"e" if width == 2 else b"f" if width == 4 else b"d"
@@ -480,7 +480,7 @@ cdef const char* buffer_format(const FieldPlan* f) noexcept:
 
 
 cdef Array make_array(Columns columns, int32_t field, int64_t offset, int64_t length):
-    """Elements [offset, offset + length) of a field, `offset` physical; they are known to exist."""
+    """Return elements [offset, offset + length) of a field, `offset` physical; the caller knows that they exist."""
     cdef Array array = Array.__new__(Array, columns)
     array.index = field
     array.offset = offset
@@ -498,7 +498,7 @@ cdef Array dictionary_array(Columns columns, int32_t field):
 
 
 cdef object field_of(Plan plan, int32_t field):
-    """The Field of a FieldPlan; for a column that of the schema, if that exists already."""
+    """Return the Field of a FieldPlan. For a column, it is the object in the schema if the schema exists already."""
     cdef int32_t low = 0, high = plan.d.n_columns, middle
     if plan.schema is None:
         return plan_field(plan, field)
@@ -528,11 +528,11 @@ cdef int64_t count_nulls(Array array) noexcept:
     return array._null_count
 
 
-# -- what is handed in ----------------------------------------------------------------------------------------
+# -- arrays over other buffers, and arguments -----------------------------------------------------------------
 
 
 def validity_array(Array array, uint8_t flip):
-    """Booleans: the bits of validity, each combined with `flip` by an exclusive or."""
+    """Return the validity bits as booleans; each byte of them is combined with `flip` (0 or 255) by exclusive or."""
     cdef const ColumnsData* d = &array.columns.d
     cdef const uint8_t* bits = validity(d, array.index)
     cdef int64_t size = bitmap_bytes(array.length), i
@@ -551,7 +551,7 @@ def validity_array(Array array, uint8_t flip):
 
 
 def list_span(Array array not None):
-    """The first and the last offset of lists, and how many elements those that are null hide."""
+    """Return the first and the last offset of lists, and the number of elements that belong to null lists."""
     cdef const ColumnsData* d = &array.columns.d
     cdef int32_t width = <int32_t> width_of(&d.plan.fields[array.index], 1)
     cdef const Extent* offsets = &d.extents[d.plan.fields[array.index].first_buffer + 1]
@@ -573,7 +573,7 @@ def list_span(Array array not None):
 
 
 def stored_as(Array array, kind, buffers, int64_t count):
-    """The first elements of an array in its buffers, which hold a type of the same width; in the same memory."""
+    """Return the first `count` elements as an array of `kind`, a type of the same width, over `buffers`."""
     check_native(array.columns, "looking at the stored integers")
     return column_of(kind, array.offset + count, buffers).slice(array.offset)
 
@@ -588,7 +588,7 @@ def column_of(kind, int64_t length, buffers, null_count=-1):
 
 
 def is_mask(items):
-    """Whether what is in brackets says of each row whether it is wanted, and is no number of one."""
+    """Return whether the index in ``array[items]`` is a mask, a boolean for each row, and not row numbers."""
     if isinstance(items, (list, tuple)):
         return (bool in (kinds := set(map(type, items)))) and kinds <= {bool, type(None)}
     kind = getattr(items, "dtype", getattr(items, "type", None))
@@ -609,23 +609,23 @@ def mask_of(items):
 
 
 def is_conditions(items):
-    """Whether what is to be filtered by are conditions, and no mask."""
+    """Return whether the argument of `filter` is a list of conditions, and not a mask."""
     return isinstance(items, (list, tuple)) and len(items) > 0 and isinstance(items[0], (list, tuple, str))
 
 
 def is_expression(items):
-    """Whether it is an expression of pyarrow or polars, which their own engines compute."""
+    """Return whether `items` is an expression of pyarrow or polars, which their own engines compute."""
     kind = type(items)
     return (kind.__module__.partition(".")[0], kind.__name__) in (("pyarrow", "Expression"), ("polars", "Expr"))
 
 
 cpdef bint is_integer(object i) except -1:
-    """Whether it is one index; NumPy's arrays have `__index__` too."""
+    """Return whether `i` is a single index; NumPy's arrays have `__index__`, too."""
     return isinstance(i, int) or (hasattr(i, "__index__") and getattr(i, "ndim", 0) == 0)
 
 
 cpdef bint is_foreign(object data):
-    """Whether something hands rows over by the Arrow C interfaces."""
+    """Return whether an object offers its rows through the Arrow C data or stream interface."""
     return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")
 
 
@@ -637,12 +637,12 @@ cdef Array as_array(object data):
     return array_from(data)
 
 
-# What max_values may be: far beyond any memory, and far from overflowing when it is multiplied.
+# The largest max_values: more than any memory holds, and small enough to be multiplied without an overflow.
 cdef int64_t MOST_VALUES = 2**56
 
 
 cdef int64_t given(object max_values) except? -1:
-    """The quota that a caller asks for; None: what the bytes of the columns stand for."""
+    """Return the quota that a caller asks for; for None AS_BACKED: the bytes of the columns decide."""
     if max_values is not None and not 0 <= integer_of("max_values", max_values) <= MOST_VALUES:
         raise UsageError(f"max_values must be 0 to 2**56, found {max_values}")
     return AS_BACKED if max_values is None else max_values

@@ -1,4 +1,4 @@
-# Columns that grow at the end, and what one append walks.
+# Columns that grow at the end, and the structs and functions of one append.
 cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t
@@ -17,12 +17,12 @@ cdef struct Pool:
     int64_t bytes           # in all of them
     int64_t open_bytes      # used in the buffer that still takes data
     int64_t open_capacity
-    int32_t open            # its index, -1: none
+    int32_t open            # index of that buffer, -1: none
     int32_t count
     int32_t cursor          # where to look for the next borrowed buffer
 
 cdef struct Undo:
-    # What `restore` goes back to: a builder, and the memo table whose values it holds, as they were at the last `save`.
+    # The state at the last `save`, of a builder and of the memo table whose values it holds; `restore` goes back to it.
     void* state             # of the builder: nodes, sizes, pools
     int64_t length
     int32_t n_kept
@@ -44,7 +44,7 @@ cdef class SnapshotOwner:
 
 @cython.final
 cdef class DeltaOrigin:
-    """The `origin` of a dictionary that grows because DictionaryBatches with isDelta say so."""
+    """The `origin` of a dictionary that grows by DictionaryBatches with isDelta."""
 
 
 cdef class BuilderMemory:
@@ -52,11 +52,11 @@ cdef class BuilderMemory:
     cdef const PlanData* p          # plan.d
     cdef tuple dictionaries         # as in Columns
     cdef readonly int64_t length    # rows
-    cdef double ahead               # rows expected in all per row so far, 0: not known
-    cdef int64_t* wanted            # bytes that are known to come, per buffer of the plan, 0: not known
+    cdef double ahead               # rows expected in all, divided by the rows so far; 0: not known
+    cdef int64_t* wanted            # bytes that a buffer will have in the end, per buffer of the plan; 0: not known
     cdef readonly int64_t moved     # bytes copied because blocks had to grow
     cdef void* block                # one allocation for everything down to `buffers`
-    cdef Node* nodes                # the state that `restore` takes back: nodes, sizes, pools
+    cdef Node* nodes                # begins the state that `restore` sets back: nodes, sizes, pools
     cdef int64_t* sizes             # bytes in use, per buffer of the plan
     cdef Pool* pools                # per view field
     cdef int64_t state_bytes
@@ -69,8 +69,8 @@ cdef class BuilderMemory:
     cdef object origin
     cdef SnapshotOwner shared       # owner of the next snapshot, None: to be made
 
-    # Remember the state; go back to it, which is an empty builder before the first `save`. Snapshots that were taken in
-    # between are void then.
+    # `save` remembers the state. `restore` goes back to it (before the first `save`: to an empty builder); snapshots
+    # that were taken in between are void then.
     cdef void save(self) noexcept nogil
     cdef void restore(self) noexcept nogil
     cdef int64_t total_bytes(self) noexcept nogil
@@ -79,18 +79,18 @@ cdef class BuilderMemory:
 
 cdef int grow_buffer(BuilderMemory g, int32_t buffer, int64_t extra, Fault* fault) noexcept with gil
 cdef int pool_grow(BuilderMemory g, int32_t view, int64_t size, Fault* fault) noexcept with gil
-# Lets `first`, whose values `g` has just copied, count as the first of its snapshots, which grow by deltas.
+# Make `first`, whose values `g` has just copied, count as the first snapshot of `g`; snapshots of `g` grow by deltas.
 cdef int begin_deltas(BuilderMemory g, Columns first) except -1
 
 cdef enum Beginning:
-    # How a column is known to begin with the values of another one.
+    # Whether, and how, a column is known to begin with the values of another one.
     BEGINS_NOT = 0
     BEGINS_VALUES           # value by value
     BEGINS_SNAPSHOT         # it is the same column, or a later snapshot of the same builder
-    BEGINS_DELTAS           # ... to which only deltas have added
+    BEGINS_DELTAS           # ... and only deltas have added values since
 
-# A Beginning as far as snapshots show it, whatever became of the dictionaries below. `columns.equal` also looks at
-# values.
+# Return the Beginning that the snapshots alone prove; nested dictionaries are not considered. `columns.equal` also
+# compares values.
 cdef int begins_with_snapshot(Columns longer, Columns shorter)
 
 
@@ -112,7 +112,7 @@ cdef inline int copy_in(BuilderMemory g, int32_t buffer, const uint8_t* data, in
 
 
 cdef inline uint8_t* pool_place(BuilderMemory g, int32_t view, int64_t size, Fault* fault) noexcept nogil:
-    """Room for `size` (> 0) bytes of view data, at pool.open_bytes - size; NULL when there is none."""
+    """Return room for `size` (> 0) bytes of view data, at pool.open_bytes - size; NULL: there is no memory."""
     cdef Pool* pool = &g.pools[view]
     if pool.open < 0 or size > pool.open_capacity - pool.open_bytes:
         if pool_grow(g, view, size, fault) < 0:
@@ -124,13 +124,13 @@ cdef inline uint8_t* pool_place(BuilderMemory g, int32_t view, int64_t size, Fau
 
 cdef struct Span:
     # The elements of a field that are taken.
-    int64_t start           # physical: node.offset is in it
+    int64_t start           # physical: includes node.offset
     int64_t count
 
 
 cdef inline int set_span(const ColumnsData* d, int32_t f, int64_t first, int64_t count, Span* spans,
                          Fault* fault) noexcept nogil:
-    """Take elements first .. first + count of field f, which must have them."""
+    """Let field f take its elements first .. first + count; fail if it does not have them."""
     if unlikely(not inside(first, count, d.nodes[f].length), 0):
         if add_overflows(first, count, &count):
             count = INT64_MAX
@@ -141,9 +141,9 @@ cdef inline int set_span(const ColumnsData* d, int32_t f, int64_t first, int64_t
 
 
 cdef inline int set_children(const ColumnsData* d, int32_t f, Span* spans, Fault* fault) noexcept nogil:
-    """Children of field f take the elements that the field takes; of a fixed-size list, `width` times as many."""
+    """Let the children of field f take the elements that f takes; of a fixed-size list, `width` times as many."""
     cdef const FieldPlan* field = &d.plan.fields[f]
-    # No overflow: check_sizes has multiplied for the whole node.
+    # The products do not overflow: check_sizes has computed that of the whole node.
     cdef int64_t times = field.width if field.layout == LAYOUT_FIXED_LIST else 1
     cdef int32_t child = f + 1
     while child < field.end:
@@ -170,18 +170,19 @@ cdef inline int span_offsets(const ColumnsData* d, int32_t f, int32_t width, con
     return 0
 
 
-# Let the children of field f take the elements that its span needs; `nulls`: some of the field's may be null. `inner`:
-# what its lists, list views or runs have, from the first to the last element or run, counted from the child's first.
-# Run ends take none: their parent does their work.
+# Let the children of field f take the elements that the span of f needs; `nulls`: elements of f may be null. `inner`
+# gets the elements of its lists or list views, or its runs, from the first to the last one in use, counted from the
+# child's first. The run ends take no elements: their parent handles them.
 cdef int span_children(const ColumnsData* d, int32_t f, bint nulls, Span* spans, Span* inner,
                        Fault* fault) noexcept nogil
-# Check the views of a span that point into data buffers, and add their sizes to those of the buffers, `stride` apart.
+# Check the views of a span that point into data buffers. Add the size of each to `used` of its buffer: these sums are
+# `stride` integers apart.
 cdef int measure_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, int64_t* used,
                        int32_t stride, Fault* fault) noexcept nogil
 
 
 cdef inline bint any_long(const uint8_t* views, int64_t count) noexcept nogil:
-    """Whether some views are not inline; as unsigned, a negative length is a long one."""
+    """Return whether some views are not inline; a negative length counts as long, because it is read as unsigned."""
     cdef int64_t i
     cdef bint found = False
     for i in range(count):
@@ -191,7 +192,7 @@ cdef inline bint any_long(const uint8_t* views, int64_t count) noexcept nogil:
 
 cdef inline void move_members(uint8_t* out, const uint8_t* offsets, const uint8_t* codes, int64_t count,
                               const int8_t* ordinals, const int64_t* shifts) noexcept nogil:
-    """Offsets of a dense union, each moved by its child's shift."""
+    """Write the offsets of a dense union, each moved by its child's shift."""
     cdef int64_t i
     for i in range(count):
         store_int(out, i, 4, load_i32(offsets + 4 * i) + shifts[ordinals[codes[i] & 127]])
@@ -199,7 +200,7 @@ cdef inline void move_members(uint8_t* out, const uint8_t* offsets, const uint8_
 
 cdef inline void move_runs(uint8_t* out, const ColumnsData* d, int32_t f, const Span* runs, const Span* span,
                            int64_t base) noexcept nogil:
-    """The ends of runs of a span, which begins at `base` now."""
+    """Write the run ends of a span, which begins at `base` in the output."""
     cdef const FieldPlan* field = &d.plan.fields[f + 1]
     cdef int32_t width = field.width
     cdef const uint8_t* ends = d.extents[field.first_buffer + 1].data + (d.nodes[f + 1].offset + runs.start) * width
@@ -215,7 +216,7 @@ cdef struct PoolTarget:
     int32_t index           # in the pool, -1: its values are copied one by one
 
 cdef struct Append:
-    # One append.
+    # The arguments of one append.
     const ColumnsData* piece
     const int64_t* shifts   # per ordinal of Plan.dictionaries, added to the indices; NULL: all 0
     PyObject* owner         # keeps the piece's memory alive; NULL: all of it is copied
@@ -226,10 +227,13 @@ cdef class ColumnsBuilder(BuilderMemory):
     cdef Span* spans                # per field
     cdef PoolTarget* targets        # scratch: per variadic buffer of one field of the piece
     cdef int64_t targets_room
-    cdef Plan matched               # the last plan of a piece that has this one's shape
+    cdef Plan matched               # the plan of the last piece; it has the shape of `plan`
 
+    # Append all rows of `piece`: `append` raises errors and keeps the owner, `append_data` needs no GIL. `snapshot`
+    # returns everything so far.
     cdef int append(self, Columns piece) except -1
     cdef int append_data(self, const ColumnsData* piece, const int64_t* shifts, PyObject* owner,
                          Fault* fault) noexcept nogil
     cdef Columns snapshot(self)
+    # Refuse a plan that has another shape; to be called before `append_data` gets pieces of a new plan.
     cdef int match(self, Plan plan) except -1

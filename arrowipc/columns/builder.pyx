@@ -1,4 +1,4 @@
-"""Builders: memory that grows, and how the elements of every layout join those before them.
+"""Builders: memory that grows, and the functions that append the elements of each layout to it.
 
 Dictionary deltas, concatenation and payload columns all go through `ColumnsBuilder.append_data`, which walks the
 flat plan once: each field takes a span of the piece's elements and hands spans to its children.
@@ -35,18 +35,18 @@ from arrowipc.errors import UnsupportedError, UsageError
 
 # -- memory that grows ---------------------------------------------------------------------------------------
 
-# A block that is full is never moved: a larger one takes a copy and the old one stays with the snapshots that
-# point at it, so all copying together stays linear. Data buffers of views are not even copied: a view may point
-# into any of many buffers, so the full one is closed and the next one opened, twice as large.
+# A full block is never moved: its bytes are copied to a block at least twice as large, and the old one stays with the
+# snapshots that point at it. So all copying together stays linear. Data buffers of views are not even copied: a view
+# may point into any of many buffers, so the full one is closed and the next one opened, twice as large.
 
 # Blocks of these sizes grow fourfold instead of twofold.
 cdef int64_t STEEP_FROM = 1 << 16
 cdef int64_t STEEP_TO = 1 << 26
 
-# A block of so many bytes is no loss where fewer turn out to be needed.
+# A block of this size wastes little if fewer bytes turn out to be needed.
 cdef int64_t SMALL = 1 << 12
 
-# Data buffers of view fields double from the one size to the other: few buffers, and little unused room.
+# Data buffers of view fields double from the first size to the second: there are few, with little unused room.
 cdef int64_t POOL_SMALLEST = 1 << 10
 cdef int64_t POOL_LARGEST = 1 << 25
 
@@ -70,12 +70,12 @@ cdef int grow_buffer(BuilderMemory g, int32_t buffer, int64_t extra, Fault* faul
     cdef int64_t used = g.sizes[buffer], capacity = g.blocks[buffer].size, least = used + extra + SLACK
     if extra > INT64_MAX // 16 - used:
         return fail(fault, FAULT_MEMORY)
-    # Unless more is known to come, the first block is as large as its first piece: many columns never get a
-    # second one. Room that nobody touches has no pages behind it, so that larger blocks may grow in larger steps, with
-    # less to copy.
+    # Unless more rows are known to come, the first block is as large as the first piece: many columns never get a
+    # second piece. Room that nobody touches takes no pages, so larger blocks may grow in larger steps, which copies
+    # less.
     capacity = max(least, capacity * (4 if STEEP_FROM <= capacity < STEEP_TO else 2))
-    # Where more is known to come, as much room for it as the rows so far needed; within bounds, because they
-    # may be the long ones.
+    # If more rows are known to come, make room for them as if they were as long as the rows so far; within bounds,
+    # because the rows so far may be the long ones.
     capacity = max(capacity, min(max(8 * least, SMALL), <int64_t> (g.ahead * 1.0625 * least)))
     if g.wanted[buffer]:
         capacity = max(least, g.wanted[buffer] + SLACK)
@@ -94,7 +94,7 @@ cdef int grow_buffer(BuilderMemory g, int32_t buffer, int64_t extra, Fault* faul
 
 cdef int pool_entry(BuilderMemory g, int32_t view, const uint8_t* data, int64_t size,
                     Fault* fault) noexcept nogil:
-    """One more data buffer of a view field."""
+    """Add a data buffer to a view field."""
     cdef Buffers* buffers = &g.buffers[view]
     cdef int64_t count = <int64_t> g.pools[view].count + 1
     if count > INT32_MAX or reserve_items(<void**> &buffers.extents, &buffers.room, count, sizeof(Extent)) < 0:
@@ -121,7 +121,7 @@ cdef int pool_grow(BuilderMemory g, int32_t view, int64_t size, Fault* fault) no
         return -1
     pool.open = pool.count - 1
     pool.open_bytes = 0
-    # Views count their offsets in 31 bits. A larger buffer comes whole and first, and takes nothing more.
+    # Offsets of views have 31 bits. A larger buffer is copied whole, to offset 0, and takes nothing more.
     pool.open_capacity = min(memory.capacity, INT32_MAX)
     g.shared = None
     return 0
@@ -144,9 +144,9 @@ cdef int pool_borrow(BuilderMemory g, int32_t view, const Extent* extent, PyObje
 
 
 cdef int32_t pool_find(BuilderMemory g, int32_t view, const Extent* extent) noexcept nogil:
-    """Index of a data buffer that an earlier slice of the same columns brought, -1: none.
+    """Return the index of a data buffer that an earlier slice of the same columns brought; -1: there is none.
 
-    Slices bring the same buffers in the same order: a few places behind the last find are enough to look at.
+    Slices bring the same buffers in the same order, so only a few buffers behind the last match are looked at.
     """
     cdef Pool* pool = &g.pools[view]
     cdef Extent* known
@@ -161,7 +161,7 @@ cdef int32_t pool_find(BuilderMemory g, int32_t view, const Extent* extent) noex
 
 
 cdef class SnapshotOwner:
-    """What keeps the memory of snapshots alive."""
+    """The owner of snapshots: it keeps their memory alive."""
 
 
 cdef class DeltaOrigin:
@@ -251,7 +251,7 @@ cdef class BuilderMemory:
         out.d.length = self.length
         out.dictionaries = self.dictionaries
         if self.shared is None:
-            # Whole before it is anybody's: where memory lacks in between, no later snapshot takes half of it.
+            # Fill the owner before it is stored: if memory runs out in between, no later snapshot gets half of it.
             owner = SnapshotOwner.__new__(SnapshotOwner)
             owner.origin = self.origin
             owner.memories = tuple(self.memories)
@@ -276,7 +276,7 @@ cdef int begins_with_snapshot(Columns longer, Columns shorter):
             or longer.plan is not shorter.plan or longer.d.length < shorter.d.length):
         return BEGINS_SNAPSHOT if longer is shorter else BEGINS_NOT
     for i in range(longer.plan.d.n_columns):
-        # Slices share their owner too.
+        # A slice has the owner of the whole column; it is no prefix unless it begins at offset 0.
         column = longer.plan.d.columns[i]
         if longer.d.nodes[column].offset or shorter.d.nodes[column].offset:
             return BEGINS_SNAPSHOT if longer is shorter else BEGINS_NOT
@@ -288,7 +288,7 @@ cdef int begins_with_snapshot(Columns longer, Columns shorter):
 
 cdef int span_list_views(const ColumnsData* d, int32_t f, bint nulls, const Span* span, Span* out,
                          Fault* fault) noexcept nogil:
-    """The child's elements from the first to the last one that list views have, which are not empty and not null."""
+    """Find the child's elements from the first to the last one in use; empty and null list views use none."""
     cdef int32_t first = d.plan.fields[f].first_buffer, width = LAYOUTS[d.plan.fields[f].layout].buffers[1].width
     cdef const uint8_t* bits = validity(d, f) if nulls else NULL
     cdef const uint8_t* offsets = d.extents[first + 1].data
@@ -308,7 +308,7 @@ cdef int span_list_views(const ColumnsData* d, int32_t f, bint nulls, const Span
 
 
 cdef int span_members(const ColumnsData* d, int32_t f, Span* spans, Fault* fault) noexcept nogil:
-    """Children of dense union f take the elements from the lowest to the highest offset of its span."""
+    """Let each child of dense union f take its elements from the lowest to the highest offset in the span of f."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const int8_t* codes = <const int8_t*> d.extents[field.first_buffer].data
     cdef const uint8_t* offsets = d.extents[field.first_buffer + 1].data
@@ -337,9 +337,9 @@ cdef int span_members(const ColumnsData* d, int32_t f, Span* spans, Fault* fault
 
 
 cdef int span_runs(const ColumnsData* d, int32_t f, const Span* span, Span* out, Fault* fault) noexcept nogil:
-    """The runs that a span of a run-end encoded field touches."""
+    """Find the runs that a span of a run-end encoded field touches; fail unless their ends rise."""
     cdef int64_t runs = d.nodes[f + 1].length, previous = span.start, stop = span.start + span.count, i, end
-    # Run ends that do not rise give runs too, the first one not behind the last, and the loop finds them.
+    # If run ends do not rise, find_run still returns runs, the first one not behind the last; the loop finds the fault.
     cdef int64_t first = find_run(d, f, span.start) if span.start else 0, last = find_run(d, f, stop - 1)
     if last >= runs:
         return fail(fault, FAULT_RUN_END, f, -1, runs - 1, run_end(d, f, runs - 1) if runs else 0, stop, b"short of")
@@ -452,7 +452,7 @@ cdef int append_fixed(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
 
 
 cdef int append_indices(ColumnsBuilder g, const Append* job, int32_t f, int64_t shift) noexcept nogil:
-    """Dictionary indices, each `shift` higher: their dictionary lies behind another one now."""
+    """Append dictionary indices, each raised by `shift`: their dictionary lies behind another one now."""
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer, width = field.width
     cdef const uint8_t* bits = validity_of(job, f, first)
@@ -466,7 +466,7 @@ cdef int append_indices(ColumnsBuilder g, const Append* job, int32_t f, int64_t 
     out = g.blocks[first + 1].data + g.sizes[first + 1]
     for i in range(count):
         if bits != NULL and not get_bit(bits, start + i):
-            # Anything may stand in a null slot, also what would not survive the shift.
+            # A null slot may hold any index, also one that would overflow.
             store_int(out, i, width, 0)
             continue
         value = load_int(values, start + i, width) & mask
@@ -480,7 +480,7 @@ cdef int append_indices(ColumnsBuilder g, const Append* job, int32_t f, int64_t 
 
 
 cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t width, Span* inner) noexcept nogil:
-    """Offsets, and the bytes of texts that they enclose; the elements of lists are `inner`."""
+    """Append offsets, and for text the bytes between them; for lists, `inner` is the span of their elements."""
     cdef int32_t buffer = g.p.fields[f].first_buffer + 1
     cdef bint is_list = LAYOUTS[g.p.fields[f].layout].n_children == 1, fresh = g.sizes[buffer] == 0
     cdef int64_t base = g.nodes[f + 1].length if is_list else g.sizes[buffer + 1], count = g.spans[f].count
@@ -502,7 +502,7 @@ cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t 
 
 cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_t width,
                           const Span* inner) noexcept nogil:
-    """List views, whose elements are `inner`; empty and null lists all begin where the piece's elements begin."""
+    """Append list views, whose elements are `inner`; empty and null lists begin where the piece's elements begin."""
     cdef int32_t first = g.p.fields[f].first_buffer
     cdef const uint8_t* bits = validity_of(job, f, first)
     cdef const uint8_t* offsets = job.piece.extents[first + 1].data
@@ -531,7 +531,7 @@ cdef int append_list_view(ColumnsBuilder g, const Append* job, int32_t f, int32_
 
 
 cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
-    """Each child gives the elements from its lowest to its highest offset in the span."""
+    """Append codes and offsets of a dense union; each child appends its elements from the lowest to the highest one."""
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer, child = f + 1, k
     cdef int64_t count = g.spans[f].count
@@ -553,7 +553,7 @@ cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
 
 
 cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f, const Span* runs) noexcept nogil:
-    """Run ends count on from the length so far; equal neighbours are not joined."""
+    """Append run ends, which continue from the length so far; adjacent runs of equal values are not joined."""
     cdef int32_t width = g.p.fields[f + 1].width, buffer = g.p.fields[f + 1].first_buffer + 1
     cdef int64_t count = g.spans[f].count, base = g.nodes[f].length
     if count > largest(width, True) - base:
@@ -570,7 +570,7 @@ cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f, const Span*
 
 
 cdef int append_views(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
-    """Views; a null element gets an empty view."""
+    """Append views; a null element gets an empty view."""
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer, variadic = job.piece.views[field.view].count
     cdef const uint8_t* bits = validity_of(job, f, first)
@@ -588,7 +588,7 @@ cdef int append_views(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
 
 
 cdef int choose_targets(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
-    """Where each data buffer of the piece goes, so that an append never copies more than the piece holds.
+    """Choose where each data buffer of the piece goes, so that an append never copies more than the piece holds.
 
     Views may share bytes: copied one by one they could add up to any multiple of the buffer.
     """
@@ -660,7 +660,7 @@ cdef int copy_views(ColumnsBuilder g, const Append* job, int32_t f, const uint8_
 
 
 cdef int append_layout(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
-    """The buffers of field f behind its validity, after the spans of its children."""
+    """Find the spans of the children of field f, then append its buffers, except validity."""
     cdef int layout = g.p.fields[f].layout
     cdef int32_t first = g.p.fields[f].first_buffer
     cdef Span inner
@@ -705,7 +705,7 @@ cdef bint needs_native_order(const PlanData* p) noexcept nogil:
 
 @cython.final
 cdef class ColumnsBuilder(BuilderMemory):
-    """Columns that grow at the end; pieces may come with another plan of the same shape. One thread at a time.
+    """Columns that grow at the end. A piece may have another plan of the same shape. Only one thread may append.
 
     Columns that stay in big-endian (``ensure_native_endian=False``) and have offsets or indices are refused.
     """
@@ -725,9 +725,9 @@ cdef class ColumnsBuilder(BuilderMemory):
                          Fault* fault) noexcept nogil:
         """Append all rows of `piece`, which has this plan's shape and has passed `check_sizes`.
 
-        `shifts`, one per dictionary of the plan, go onto its indices (NULL: none). `owner` is what keeps the
-        piece's memory alive: with it, large data buffers of views are borrowed, without it (NULL) they are
-        copied. On failure (-1, `fault` filled) a part may have been appended: a caller that goes on calls `restore`.
+        `shifts`, one per dictionary of the plan, are added to its indices (NULL: none). `owner` keeps the piece's
+        memory alive: with it, large data buffers of views are borrowed, without it (NULL) they are copied. After a
+        failure (-1, `fault` filled) a part may have been appended: a caller that goes on must call `restore`.
         """
         cdef Append job = Append(piece, shifts, owner, fault)
         cdef const PlanData* p = self.p
@@ -741,7 +741,7 @@ cdef class ColumnsBuilder(BuilderMemory):
                 return -1
         while f < p.n_fields:
             if self.spans[f].count == 0:
-                # Nothing below it either, or (run ends) its parent has done the work.
+                # Its children have no elements either; or it has the run ends, which its parent has appended.
                 f = p.fields[f].end
                 continue
             if add_overflows(self.nodes[f].length, self.spans[f].count, &length):
@@ -780,7 +780,7 @@ cdef class ColumnsBuilder(BuilderMemory):
         return 0
 
     cdef Columns snapshot(self):
-        """Everything so far, in memory that later appends leave alone."""
+        """Return everything so far, in memory that later appends do not change."""
         cdef Columns out = Columns.__new__(Columns)
         self.snapshot_into(out)
         return out

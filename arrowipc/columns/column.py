@@ -1,4 +1,4 @@
-"""What arrays and chunked arrays have in common, and the parts of nested and encoded arrays."""
+"""The methods that arrays and chunked arrays share, and the parts of nested and encoded arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from arrowipc.types import TypeLike
 
     class _Elements(Hints):
-        """What each class defines itself."""
+        """The members that each subclass defines itself."""
 
         __slots__ = ()
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 else:
     _Elements = Hints
 
-# Classes of types by name: their module is imported when somebody asks for types.
+# Names of type classes, because the module of the classes is imported only when somebody asks for types.
 _OFFSETS = "List", "LargeList", "Map"
 _VIEWS = "ListView", "LargeListView"
 LISTS = (*_OFFSETS, *_VIEWS, "FixedSizeList")
@@ -94,7 +94,7 @@ class Column(_Elements):
     def dictionary_encode(self) -> Self:
         """Return the elements as indices (int32) into a dictionary of the distinct ones; encoded ones as they are.
 
-        Chunks share it, unless they are more than one array can hold.
+        Chunks share one dictionary, unless they have more elements than one array can hold.
         """
         from arrowipc.datatypes import Dictionary, Int
 
@@ -147,7 +147,7 @@ class Column(_Elements):
         """Return whether each element is not null, as booleans.
 
         As for :attr:`null_count`, the validity bitmap decides: nulls in dictionaries, in children of unions
-        and in the values of runs do not count. LimitError: more than 2**24, and more than 8 for each byte of the batch.
+        and in the values of runs do not count. LimitError: more elements than 2**24 plus 8 for each byte of the batch.
         """
         from arrowipc.columns.array import validity_array
 
@@ -196,7 +196,7 @@ class Column(_Elements):
         return repr(self)
 
     def get_total_buffer_size(self) -> int:
-        """Return the bytes of the whole buffers, also of what slices leave out; what chunks share counts for each."""
+        """Return the bytes of whole buffers, also for slices; buffers that chunks share count for each of them."""
         return sum(batch.nbytes for batch in self._batches())
 
     def __arrow_c_schema__(self) -> object:
@@ -233,13 +233,13 @@ class Nested(Column):
 
     @property
     def keys(self: Any) -> Array:
-        """The keys of all maps, between which :attr:`offsets` tell; no copy."""
+        """The keys of all maps, one map behind the other as :attr:`offsets` says; no copy."""
         self._expect("keys", ("Map",))
         return self.children[0].children[0]  # type: ignore[no-any-return]
 
     @property
     def items(self: Any) -> Array:
-        """The items of all maps, between which :attr:`offsets` tell; no copy."""
+        """The items of all maps, one map behind the other as :attr:`offsets` says; no copy."""
         self._expect("items", ("Map",))
         return self.children[0].children[1]  # type: ignore[no-any-return]
 
@@ -288,7 +288,7 @@ class Nested(Column):
         children, is_struct, is_fixed = self.children, self._is_of(("Struct",)), self._is_of(("FixedSizeList",))
         if is_struct and not self.null_count:
             return children
-        valid = self.is_valid()  # which refuses lengths that no bytes stand for
+        valid = self.is_valid()  # this refuses more elements than the bytes of the array can stand for
         if is_struct:
             rows = build_array([row if ok else None for row, ok in enumerate(valid)], Int(64, True))
             return [child.take(rows) for child in children]
@@ -308,7 +308,7 @@ class Nested(Column):
         return stored_as(self, kind, buffers, count)
 
     def _starts(self: Any) -> list[int]:
-        """Where each list begins, and where the last one ends; of those of fixed size in `children`."""
+        """Return where each list begins, and where the last one ends; of lists of fixed size, in `children`."""
         if self._is_of(("FixedSizeList",)):
             return [row * self.type.list_size for row in range(len(self) + 1)]
         return self.offsets.to_pylist() if len(self) else [0]

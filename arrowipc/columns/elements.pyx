@@ -1,8 +1,8 @@
 """Columns as Python values, one list per column; contents are checked while they are read.
 
 Nothing here trusts the validation level that a batch was read with: a broken offset, index, view, type code,
-run end or text raises a FormatError that names the column and the row. What may grow beyond the input is
-counted before it is made.
+run end or text raises a FormatError that names the column and the row. Output that may be larger than the input
+is counted before it is made.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -50,26 +50,26 @@ cdef extern from "Python.h":
 cdef enum:
     # A plan nests 64 levels at most, and so does each dictionary inside it; this only bounds the C stack.
     MAX_NESTING = 256
-    # Text and binary may be as large as the buffers that they come from; rows of views and of dense unions
-    # may share bytes, and then this many more for each value that may be made.
+    # Text and binary may take as many bytes as the columns have. Rows of views and of dense unions may share
+    # bytes: for them, this many more bytes are allowed for each value that may be made.
     BYTES_PER_VALUE = 8
-    # Without a word from the caller: 128 MiB of values, as much for lists and dicts around them, 64 MiB of
-    # shared text, and for each byte of the columns the values that it can stand for as a bitmap, and a dict for
-    # an int8. So honest columns pass, and few bytes make little.
+    # If the caller sets no limit: 128 MiB of values, as much for lists and dicts around them, and 64 MiB of shared
+    # text. Each byte of the columns adds 8 values, as for a bitmap, and 32 slots, enough for a dict around an int8.
+    # So honest columns pass, and few bytes make little.
     FREE_VALUES = 1 << 24
     FREE_BYTES = 1 << 26
     VALUES_PER_BYTE = 8
     SLOTS_PER_BYTE = 32
-    LIST_SLOTS = 9              # what a list takes
+    LIST_SLOTS = 9              # the memory of a list, in slots
     MOST_ZONE_NAME = 100
 
 
-# -- how much ------------------------------------------------------------------------------------------------
+# -- quotas --------------------------------------------------------------------------------------------------
 
 
 @cython.auto_pickle(False)
 cdef class Quota:
-    """How many Python objects and bytes of text one call may still make, and how deep it is."""
+    """How many Python objects and bytes of text one call may still make, and how deep it is nested."""
 
     cdef int check(self, Columns columns, int64_t count) except -1:
         if count > self.left:
@@ -107,7 +107,7 @@ cdef class Quota:
         return 0
 
     cdef int count_in(self, Columns columns) except -1:
-        """Let the bytes of `columns` stand for values, once."""
+        """Add the values that the bytes of `columns` allow, once."""
         cdef int64_t size, more
         for known in self.counted:
             if known is columns:
@@ -172,7 +172,7 @@ cdef int64_t count_bytes(Columns columns) except -1:
 
 
 cdef int check_native(Columns columns, object action) except -1:
-    """Refuse columns that were asked to stay in big-endian."""
+    """Refuse columns that the reader was asked to keep in big-endian order."""
     if columns.plan is None:
         raise UsageError("this object was not made by arrowipc and holds nothing")
     if columns.plan.d.stored_big and columns.plan.d.keep_stored:
@@ -193,9 +193,9 @@ cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, Quot
 
 
 cdef bint pause_collector() noexcept:
-    """Let Python's cyclic collector rest while values are made, none of which is part of a cycle; was it running?
+    """Pause Python's cyclic collector while values are made, none of which is in a cycle; return whether it was on.
 
-    It would walk a million new lists and dicts again and again. That of a CPython without a GIL is no burden.
+    It would walk a million new lists and dicts again and again. In CPython without a GIL it costs little and stays on.
     """
     return not FREE_THREADED and PyGC_Disable()
 
@@ -206,7 +206,7 @@ cdef void resume_collector(bint was_running) noexcept:
 
 
 cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
-    """The same for callers that count several columns together."""
+    """Return the elements as `values` does, for callers that count several columns together."""
     cdef const FieldPlan* f = &columns.d.plan.fields[field]
     cdef list out
     cdef int layout = f.layout
@@ -242,7 +242,7 @@ cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64
     if q.unheld and q.depth == 0:
         refuse_unheld(out)
         q.unheld = False
-    # What is dictionary-encoded was converted as the dictionary's values, which carry the same metadata.
+    # Dictionary-encoded values are converted already: the dictionary's field has the same metadata.
     if q.extensions is not False and not f.flags & FIELD_ENCODED:
         if q.extensions is not None or (f.layout == LAYOUT_FIXED and (f.width == 1 or f.width == 16)
                                         and has_metadata(columns.plan, field)):
@@ -405,7 +405,7 @@ cdef object EPOCH_UTC = None
 cdef object EPOCH_DATE = None
 cdef Recent recent_zones = Recent(16)   # name -> tzinfo
 
-# Seconds from the epoch to the first and past the last moment that datetime can express, in whole days too.
+# Days from the epoch to the first and to the last day of datetime; and the last day of timedelta.
 cdef enum:
     FIRST_DAY = -719162             # 0001-01-01
     LAST_DAY = 2932896              # 9999-12-31
@@ -422,7 +422,7 @@ cdef object decimal(const uint8_t* p, const FieldPlan* f):
         # 256 bits have at most 78 digits, so nothing is ever rounded; signals raise nothing.
         made = Context(prec=80, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[]).scaleb
         in_order()
-        with cython.critical_section(recent_zones):     # any object of this module
+        with cython.critical_section(recent_zones):     # the lock may be any object of this module
             scaled = made if scaled is None else scaled
     in_order()
     if f.width <= 8:
@@ -468,7 +468,7 @@ cdef object time_zone(object name):
         return None
     ready_datetime()
     if len(name) > MOST_ZONE_NAME:
-        return None     # no zone is called that, and what is remembered by its name should be short
+        return None     # no zone has so long a name, and `recent_zones` should keep short ones only
     zone = recent_zones.get(name)
     if zone is None:
         zone = find_zone(name)
@@ -486,7 +486,7 @@ cdef object find_zone(str name):
     if offset:
         length = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
         return timezone(-length if offset[1] == "-" else length)
-    # The name comes from the input: only what a zone can be called is looked up.
+    # The name comes from the input, so only names that a zone can have are looked up.
     if re.fullmatch(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", name):
         try:
             from zoneinfo import ZoneInfo
@@ -525,7 +525,7 @@ cdef object moment(int64_t ticks, int32_t unit, object zone):
     try:
         return (EPOCH_UTC + since).astimezone(zone)
     except OverflowError:
-        # Within a day of the years 1 and 9999.
+        # The moment is within a day of the first or the last one of datetime.
         return ticks
 
 
@@ -551,7 +551,7 @@ cdef object time_of_day(int64_t ticks, int32_t unit):
 
 
 cdef object duration(int64_t ticks, int32_t unit, int64_t first_day, int64_t last_day):
-    """A timedelta; the stored number where its days are not between these."""
+    """Return a timedelta, or the stored number if its days are outside first_day..last_day."""
     cdef int64_t ticks_per_second = per_second(unit), seconds = floor_div(ticks, ticks_per_second)
     cdef int64_t days = floor_div(seconds, SECONDS_PER_DAY), rest
     if days < first_day or days > last_day:
@@ -563,14 +563,14 @@ cdef object duration(int64_t ticks, int32_t unit, int64_t first_day, int64_t las
 @cython.final
 @cython.auto_pickle(False)
 cdef class Unheld:
-    """A time that is no whole microseconds, until it is known whether it is seen: null structs and unions hide some."""
+    """A time of no whole microseconds, kept until it is known whether a null struct or a union hides it."""
     cdef Columns columns
     cdef int32_t field
     cdef int64_t at, ticks
 
 
 cdef int refuse_unheld(object value) except -1:
-    """Raise if an Unheld is among some values."""
+    """Raise if a value is an Unheld, or has one inside."""
     cdef Unheld time
     if type(value) is Unheld:
         time = value
@@ -589,7 +589,7 @@ cdef int refuse_unheld(object value) except -1:
 
 
 cdef object nanoseconds(Quota q, Columns columns, int32_t field, int64_t at, int64_t ticks, object zone):
-    """A datetime, time or timedelta of whole microseconds; of others what the caller wants, or Unheld."""
+    """Return a datetime, time or timedelta; of no whole microseconds, what `q.finer` makes of it, or an Unheld."""
     cdef Unheld time
     cdef int kind = columns.d.plan.fields[field].type
     cdef int64_t whole = floor_div(ticks, 1000)
@@ -613,9 +613,9 @@ cdef object nanoseconds(Quota q, Columns columns, int32_t field, int64_t at, int
 
 
 cdef inline bint copy_ascii(uint8_t* out, const uint8_t* p, int64_t size) noexcept nogil:
-    """Copy two bytes at least, and say whether all are below 128; the last word begins in the one before it.
+    """Copy at least two bytes and return whether all are below 128; the last word may overlap the one before it.
 
-    Each is looked at as it is copied: the memory may change meanwhile.
+    Each word is tested as it is copied, because the memory may change meanwhile.
     """
     cdef uint64_t seen = 0
     cdef int64_t word, i
@@ -634,7 +634,7 @@ cdef inline bint copy_ascii(uint8_t* out, const uint8_t* p, int64_t size) noexce
 
 
 cdef inline object text_of(const uint8_t* p, int64_t size):
-    """Some UTF-8 as str; most of it is ASCII, which needs no decoder."""
+    """Return UTF-8 bytes as a str; most text is ASCII, which needs no decoder."""
     if size > 1 and p[0] < 128:
         text = PyUnicode_New(size, 127)
         if copy_ascii(<uint8_t*> PyUnicode_DATA(text), p, size):
@@ -655,11 +655,11 @@ cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
     cdef Fault fault
     cdef list out
     if not view:
-        # Values behind offsets share no bytes: where offsets fall, the value is refused below.
+        # Values of the offset layouts share no bytes: if offsets fall, the loop below refuses the value.
         end = load_int(extents[1].data, at, width)
         total = max(min(load_int(extents[1].data, at + count, width), extents[2].size) - max(end, 0), 0)
     for i in range(count if view else 0):
-        # A view under a null is never looked at; an offset there delimits its neighbours.
+        # The view of a null is never read; the offset of a null is, because it delimits its neighbours.
         if valid != NULL and not get_bit(valid, at + i):
             continue
         check(word_span(d, field, at + i, &p, &size, &fault), &fault, columns)
@@ -680,7 +680,7 @@ cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
                 if sound:
                     p = extents[2].data + start
                     size = end - start
-            # Views once more, in memory that may have changed meanwhile; offsets that are wrong, for their fault.
+            # Read views once more, because the memory may have changed meanwhile; and wrong offsets, for their fault.
             if not sound:
                 check(word_span(d, field, at + i, &p, &size, &fault), &fault, columns)
             if null:
@@ -695,7 +695,7 @@ cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
 
 
 cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
-    """All list layouts: elements that lie together are read together, and no element that no list holds."""
+    """Lists of all layouts. Elements that lie together are read together; elements of no list are not read."""
     cdef const ColumnsData* d = &columns.d
     cdef const uint8_t* valid = validity(d, field)
     cdef int32_t child = field + 1
@@ -708,12 +708,12 @@ cdef list lists(Quota q, Columns columns, int32_t field, int64_t at, int64_t cou
         if valid != NULL and not get_bit(valid, i):
             continue
         check(span(d, field, i, &start, &size, &fault), &fault, columns)
-        # All of them are counted before the first is made; sums of sizes may overflow.
+        # All lists are counted before the first one is made; the sum of their sizes may overflow.
         if size > q.left - total:
             q.check(columns, INT64_MAX if size > INT64_MAX - total else total + size)
         total += size
     while done < count:
-        # The lists from `done` on that share out the elements [first, end) in order: up to one that begins elsewhere.
+        # Find the lists from `done` on that follow each other in the elements [first, end): the next begins elsewhere.
         first, end = 0, -1
         for i in range(at + done, at + count):
             if valid != NULL and not get_bit(valid, i):
@@ -755,7 +755,7 @@ cdef list entries(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
 
 
 cdef dict dict_of(Quota q, Columns columns, int32_t field, int64_t at, list pairs):
-    """One map as a dict; of a key that repeats the last value counts, unless the caller is strict."""
+    """Return a map as a dict; a key that repeats keeps its last value, or is refused if the caller is strict."""
     cdef dict made
     try:
         made = dict(pairs)
@@ -772,7 +772,7 @@ cdef dict dict_of(Quota q, Columns columns, int32_t field, int64_t at, list pair
 
 
 cdef list structs(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
-    """Rows of the children's values."""
+    """Structs as Python rows, made of the children's values."""
     cdef const ColumnsData* d = &columns.d
     cdef list names = [], parts = []
     cdef int32_t child
@@ -784,7 +784,7 @@ cdef list structs(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
 
 
 cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid, int64_t at):
-    """Dicts of the values of columns; lists of (name, value) pairs where names repeat, so that none is lost."""
+    """Return rows as dicts; as lists of (name, value) pairs if names repeat, so that no value is lost."""
     cdef bint unique = len(set(names)) == len(names)
     cdef list out = PyList_New(count), pairs
     cdef dict row
@@ -807,7 +807,7 @@ cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid
 
 
 cdef list members(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
-    """Unions: stretches that lie together in one child are read together, and no value that no row has."""
+    """Values of unions. Rows that lie together in one child are read together; values of no row are not read."""
     cdef const ColumnsData* d = &columns.d
     cdef list out = []
     cdef int64_t i, element = 0, first = 0, length = 0
@@ -828,7 +828,7 @@ cdef list members(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
 
 
 cdef list decoded(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
-    """Dictionary-encoded values: each is made once, rows share it."""
+    """Dictionary-encoded values: each is made once, and its rows share it."""
     cdef const ColumnsData* d = &columns.d
     cdef const uint8_t* valid = validity(d, field)
     cdef Columns dictionary = dictionary_of(columns, field)

@@ -1,4 +1,4 @@
-"""Equality of two columns of the same type, value by value; what lies under a null counts for nothing."""
+"""Equality of two columns of the same type, value by value; values under nulls are not compared."""
 
 from typing import final
 

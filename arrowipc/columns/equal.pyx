@@ -1,4 +1,4 @@
-"""Equality of two columns of the same type, value by value; what lies under a null counts for nothing.
+"""Equality of two columns of the same type, value by value; values under nulls do not count.
 
 Like `columns.elements`, nothing here trusts the contents: broken offsets, indices, views, codes and run ends raise.
 """
@@ -34,12 +34,12 @@ cdef extern from "Python.h":
 cdef enum:
     MAX_NESTING = 256
 
-# Comparisons that are always allowed, in list elements and in 8 bytes of their contents; beyond these, eight for each
-# byte of either side. Views, unions and dictionaries may share what they point at: a million list views of the same
-# million elements are few bytes and 2**40 comparisons.
+# The number of comparisons that are always allowed; a list element is one, and so are 8 bytes of contents. Each byte of
+# either side allows eight more. Views, unions and dictionaries may share what they point at: a million list views of
+# the same million elements are few bytes and 2**40 comparisons.
 cdef int64_t FREE_ELEMENTS = 2**25
 
-# The same for two dictionaries, which are compared for each batch; beyond these, two for each byte.
+# The same for two dictionaries, which are compared for each batch; each byte allows two more.
 cdef int64_t FREE_VALUES = 2**13
 
 cdef enum Equality:
@@ -59,10 +59,10 @@ cdef class Comparison:
     cdef int64_t limit
     cdef int64_t left
     cdef int depth
-    cdef bint under_nulls       # what lies under nulls is compared, too
+    cdef bint under_nulls       # values under nulls are compared, too
     cdef bint met_nulls         # ... and there were nulls
 
-    cdef Columns one, other     # whose bytes are not counted yet: batches of 100,000 columns never need them
+    cdef Columns one, other     # their bytes are counted only if needed: batches of 100,000 columns never need it
 
     cdef int take(self, int64_t count) except -1:
         cdef int64_t more
@@ -83,13 +83,13 @@ cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int6
     cdef int equality = NAN_EQUAL if nan_equal else AS_NUMBERS
     cdef Comparison q = comparison(a, b, equality, FREE_ELEMENTS)
     if count >= 64:
-        # Mostly what lies under the nulls is equal too, and then they need not be found.
+        # The values under nulls are mostly equal, too; then the nulls need not be searched for.
         q.under_nulls = True
         try:
             if same(q, a, f, i, b, g, j, count):
                 return True
         except ArrowIpcError:
-            q.met_nulls = True      # it may be broken there
+            q.met_nulls = True      # the broken value may be under a null
         if not q.met_nulls:
             return False
         q = comparison(a, b, equality, FREE_ELEMENTS)
@@ -101,7 +101,7 @@ cdef int begins_with(Columns longer, Columns shorter) except -1:
     if longer is shorter or longer.d.length < shorter.d.length:
         return found
     if found:
-        # Indices count in dictionaries by the same ordinals: it is the same plan.
+        # Both columns have the same plan, so their dictionaries are in the same order.
         for a, b in zip(longer.dictionaries, shorter.dictionaries):
             if b is not None:
                 below = begins_with(a, b) if a is not None else BEGINS_NOT
@@ -141,7 +141,7 @@ cdef Comparison comparison(Columns a, Columns b, int equality, int64_t free):
 
 cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
               int64_t count) except -1:
-    """Whether nulls are in the same places, and values equal between them."""
+    """Return whether nulls are in the same places, and the values between them are equal."""
     cdef const FieldPlan* field = &a.d.plan.fields[f]
     cdef const uint8_t* valid = validity(&a.d, f)
     cdef int equal
@@ -155,7 +155,7 @@ cdef int same(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t 
     elif not same_nulls(valid, i, validity(&b.d, g), j, count):
         equal = False
     elif valid == NULL or q.under_nulls:
-        # NULL: no bitmap at all, or one on the other side that says the same.
+        # NULL: there is no null; a bitmap of the other side says the same.
         q.met_nulls |= valid != NULL
         equal = same_valid(q, a, f, i, b, g, j, count)
     else:
@@ -219,7 +219,7 @@ cdef bint same_nulls(const uint8_t* a, int64_t i, const uint8_t* b, int64_t j, i
 
 cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                     int64_t count) except -1:
-    """Whether elements are equal that are all valid."""
+    """Return whether elements are equal, all of which count as valid."""
     cdef const FieldPlan* field = &a.d.plan.fields[f]
     cdef const uint8_t* p
     cdef const uint8_t* r
@@ -282,8 +282,8 @@ cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t c
 
 cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const ColumnsData* b, int32_t g, int64_t j,
                        int64_t count, int64_t limit, int64_t* start, int64_t* size) noexcept nogil:
-    """Whether values of two columns lie behind the same offsets, good ones within `limit`: all of them are `size` bytes
-    or elements from `start` on."""
+    """Return whether two columns have the same offsets, which rise and are within `limit`. Then all values are the
+    `size` bytes or elements from `start` on."""
     cdef const Extent* x = &a.extents[a.plan.fields[f].first_buffer + 1]
     cdef const Extent* y = &b.extents[b.plan.fields[g].first_buffer + 1]
     cdef int layout = a.plan.fields[f].layout
@@ -307,7 +307,7 @@ cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const Columns
 
 cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                     int64_t count) except -1:
-    """Text and binary: all sizes, then all bytes at once, which lie together in the offset layouts."""
+    """Compare text and binary: sizes one by one, but the bytes of values that lie together at once."""
     cdef const uint8_t* p = NULL
     cdef const uint8_t* r = NULL
     cdef const uint8_t* first = NULL
@@ -342,12 +342,12 @@ cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
 
 cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                     int64_t count) except -1:
-    """Lists are as long as each other; stretches that lie together on both sides are compared together."""
+    """Compare lists: lengths one by one, but elements that lie together on both sides at once."""
     cdef int64_t start = 0, other = 0, size = 0, length = 0, first = 0, second = 0, together = 0, k
     cdef int32_t child = f + 1, twin = g + 1
     cdef Fault fault
     if a.d.plan.fields[f].layout == LAYOUT_FIXED_LIST:
-        # All of them lie together, and two billion lists of no elements are a few bytes.
+        # All elements lie together. Lists are not visited one by one: two billion lists of no elements are a few bytes.
         size = a.d.plan.fields[f].width
         return same(q, a, child, a.d.nodes[child].offset + i * size,
                     b, twin, b.d.nodes[twin].offset + j * size, count * size)
@@ -378,7 +378,7 @@ cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
 
 cdef int same_members(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                       int64_t count) except -1:
-    """Unions: rows name the same child, and the children hold the same there."""
+    """Compare unions: rows must name the same child, and have equal values there."""
     cdef int64_t start = 0, other = 0, first = 0, second = 0, together = 0, k
     cdef int32_t child = 0, twin = 0, current = 0, current_twin = 0
     cdef Fault fault
@@ -403,7 +403,7 @@ cdef int same_members(Comparison q, Columns a, int32_t f, int64_t i, Columns b, 
 
 cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                    int64_t count) except -1:
-    """Run-end encodings may cut the same values into other runs."""
+    """Compare run-end encodings, which may cut the same values into different runs."""
     cdef int32_t child = a.d.plan.fields[f + 1].end, twin = b.d.plan.fields[g + 1].end
     cdef int64_t run = find_run(&a.d, f, i), other = find_run(&b.d, g, j), done = 0, end = 0, other_end = 0
     cdef int64_t first = run, second = other
@@ -419,7 +419,7 @@ cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int
         other += 1
         if end == other_end and done < count:
             continue
-        # So far the runs were of the same lengths.
+        # Up to this run, the runs of both sides have the same lengths.
         if not same(q, a, child, a.d.nodes[child].offset + first, b, twin, b.d.nodes[twin].offset + second,
                     run - first):
             return False
@@ -432,14 +432,14 @@ cdef int same_runs(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int
 
 cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
                       int64_t count) except -1:
-    """Dictionary-encoded values, each pair of indices compared once; null is a null index or an index of a null."""
+    """Compare dictionary-encoded values, each pair of indices once; the index of a null value is null, too."""
     cdef Columns values = dictionary_of(a, f), others = dictionary_of(b, g)
     cdef int64_t index = 0, other = 0, k
     cdef int32_t child = 0 if values is None else values.d.plan.columns[0]
     cdef int32_t twin = 0 if others is None else others.d.plan.columns[0]
     cdef bint identical = False
-    cdef int64_t* partners = NULL   # 1 + the value of `others` that each of `values` was found equal to
-    # Dictionaries in dictionaries may lead to the same values on many ways, and lists to the same indices.
+    cdef int64_t* partners = NULL   # for each of `values`: 1 + the index of the value of `others` that equals it
+    # Each call counts: nested dictionaries may lead to the same values in many ways, and lists to the same indices.
     q.take(1 + count)
     if values is not None and others is not None and values.d.length == others.d.length <= count:
         # Mostly the two dictionaries are the same; then equal indices need no second look.
@@ -461,7 +461,7 @@ cdef int same_decoded(Comparison q, Columns a, int32_t f, int64_t i, Columns b, 
                         others, twin, others.d.nodes[twin].offset + other, 1):
                 return False
             if partners == NULL and values.d.length <= 4 * count:
-                # Few elements of many values rarely repeat one.
+                # A larger dictionary gets no table: few elements rarely repeat one of many values.
                 partners = <int64_t*> new_zeros(values.d.length, sizeof(int64_t))
             if partners != NULL:
                 partners[index] = 1 + other
@@ -482,7 +482,7 @@ cdef bint same_indices(const ColumnsData* a, int32_t f, int64_t i, const Columns
 
 
 cdef int64_t value_index(Columns columns, int32_t f, int64_t at, Columns values, int32_t child) except -2:
-    """Which value of the dictionary element `at` stands for; -1 for null."""
+    """Return the index of the dictionary value that element `at` stands for; -1 for null."""
     cdef const uint8_t* valid = validity(&columns.d, f)
     cdef int64_t index = 0
     cdef Fault fault

@@ -1,8 +1,8 @@
 """What values of extension types mean in Python: one table, from the name of a type to a function over stored values.
 
-A field whose storage or parameters are not what its type asks for keeps its stored values, as Arrow says of types
+A field whose storage or parameters are not what its type asks for keeps its stored values, as Arrow asks for types
 that a reader does not know; a value that is broken is a FormatError. ``arrow.opaque`` and ``geoarrow.wkb`` are not
-in the table: Python has nothing better for them than what is stored.
+in the table: Python has nothing better for them than the stored values.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Charge(Protocol):
     def __call__(self, values: int, lists: int = 0, dicts: int = 0, /) -> None: ...
 
 
-#: Makes a Python value of a stored one, which is never None.
+#: Makes a Python value of a stored one; it is never called with None.
 Convert = Callable[[Any, Charge], Any]
-#: Makes that for a field; None where the field's storage is not that of its extension type.
+#: Makes the Convert of a field; None if the field's storage is not that of its extension type.
 Meaning = Callable[[at.Field], Convert | None]
 
 
 class FineTimes:
-    """As argument ``extensions``, inside this library: what times become that are no whole microseconds.
+    """An internal form of the argument ``extensions``: it says what times of no whole microseconds become.
 
-    ``make`` gets the type and the stored number. Without it they are an error, because Python's classes cannot hold
-    them. `extensions` is the argument itself.
+    ``make`` gets the type and the stored number. Without it such times are an error, because Python's classes cannot
+    hold them. `extensions` is the argument for extension types.
     """
 
     def __init__(self, make: Callable[[at.DataType, int], Any], extensions: Extensions = False) -> None:
@@ -51,12 +51,12 @@ class FineTimes:
         self.extensions = extensions
 
 
-#: They stay the stored numbers, which ``from_pylist`` takes.
+#: Such times stay the stored numbers, which ``from_pylist`` takes.
 STORED_TIMES: Any = FineTimes(lambda type_, number: number)
 
 
 def meanings_of(extensions: Any) -> Mapping[str, Meaning]:
-    """Take the argument ``extensions`` of to_pylist and its kin."""
+    """Return the conversions that the argument ``extensions`` of to_pylist asks for, by name of the type."""
     if extensions is None:
         return PLAIN
     if isinstance(extensions, bool):
@@ -70,7 +70,7 @@ def meanings_of(extensions: Any) -> Mapping[str, Meaning]:
 
 
 def converter_of(field: at.Field, extensions: Extensions) -> Convert | None:
-    """Return what makes Python values of those that a field stores; None: they stay as they are."""
+    """Return the function that converts the stored values of a field; None: they stay as they are."""
     meanings, name = meanings_of(extensions), field.extension_name or ""
     return meanings[name](field) if name in meanings else None
 
@@ -104,7 +104,7 @@ def _moment(field: at.Field) -> Convert | None:
     def moved(value: dict[str, Any], charge: Charge) -> Any:
         found, minutes = value["timestamp"], value["offset_minutes"] or 0
         if not isinstance(found, datetime):
-            return value if found is not None else None  # beyond the years of datetime
+            return value if found is not None else None  # a number: it is beyond the years of datetime
         if not -1440 < minutes < 1440:
             raise FormatError(f"arrow.timestamp_with_offset: expected less than 1440 minutes, found {minutes}")
         try:
@@ -136,7 +136,7 @@ def _variant(field: at.Field) -> Convert | None:
 
 
 def _parts(kind: at.DataType) -> dict[str, at.DataType]:
-    """Return the types of a struct's fields, decoded, by name; nothing if it is none, or names repeat."""
+    """Return the types of a struct's fields by name, without encodings; empty if it is no struct, or names repeat."""
     found: dict[str, at.DataType] = {}
     for field in kind.fields if isinstance(kind, at.Struct) else ():
         part = field.type
@@ -184,12 +184,12 @@ def _rows(flat: list[Any], shape: tuple[int, ...], parameters: TensorColumn, cha
     return part(0, 0)
 
 
-#: Those whose values are shown as what they mean unless the caller asks for others, by name.
+#: Extension types whose values are converted unless the caller asks for others, by name.
 PLAIN: dict[str, Meaning] = {
     "arrow.bool8": _plain(at.Int(8, True), bool),
     "arrow.uuid": _plain(at.FixedSizeBinary(16), lambda value: UUID(bytes=value)),
 }
-#: All of them.
+#: All extension types whose values can be converted.
 MEANINGS: dict[str, Meaning] = {
     **PLAIN,
     FIXED_SHAPE: _tensor,
@@ -203,17 +203,17 @@ MEANINGS: dict[str, Meaning] = {
 # -- Variants ------------------------------------------------------------------------------------------------
 
 # Parquet's binary encoding, read with suspicion. A Variant is two byte strings: metadata, which holds the names of
-# fields, and a value, which is nested by offsets. Offsets may lead anywhere, so what values take of their bytes is
-# counted: none may be read twice.
+# fields, and a value, which is nested by offsets. Offsets may lead anywhere, so the bytes that values take are
+# counted: no byte may be read twice.
 
-# Far more than people nest, and far from the end of Python's stack.
+# The deepest nesting: far more than people need, and far from the end of Python's stack.
 _DEEPEST = 128
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = _EPOCH.replace(tzinfo=UTC)
 
 
 def variant_value(names: Names, value: bytes, charge: Callable[[int, int, int], None]) -> Any:
-    """Return a Variant as Python values, those of the Arrow types that its types are named after."""
+    """Return a Variant as Python values; each of its types becomes what the Arrow type of that name becomes."""
     reader = _Reader(names, value)
     found = reader.read(0, len(value), 0)
     charge(reader.values, reader.lists, reader.dicts)
@@ -242,7 +242,7 @@ class Names:
         self._width = (header >> 6) + 1
         self._count = _number(metadata, 1, self._width)
         self._start = 1 + (self._count + 2) * self._width
-        self._unread = len(metadata)  # names that overlap would be more
+        self._unread = len(metadata)  # names that overlap would take more bytes
         self._known: dict[int, str] = {}
 
     def __getitem__(self, i: int) -> str:
@@ -269,7 +269,7 @@ def _text(data: bytes) -> str:
 
 
 class _Reader:
-    """One value, and how much of its bytes was read."""
+    """Reads one value, and counts how many of its bytes are unread."""
 
     def __init__(self, names: Names, data: bytes) -> None:
         self._names = names
@@ -278,7 +278,7 @@ class _Reader:
         self.values = self.lists = self.dicts = 0
 
     def read(self, at: int, end: int, depth: int) -> Any:
-        """Read the value at a place; it must end before another one."""
+        """Read the value at byte `at`, which must not go beyond byte `end`."""
         if at >= end:
             raise _broken(f"a value begins at byte {at}, after its end at {end}")
         if depth > _DEEPEST:
@@ -310,7 +310,7 @@ class _Reader:
         return make(self._take(at, 1, size, end))
 
     def _nested(self, header: int, ids: int, at: int, end: int, depth: int) -> Any:
-        """Read an object, whose fields have ids of some bytes, or an array, which has none."""
+        """Read an object, whose fields have ids of `ids` bytes, or an array, for which `ids` is 0."""
         wide, width = header >> (4 if ids else 2) & 1, (header & 3) + 1
         size = 4 if wide else 1
         count = _number(self._data, at + 1, size)
@@ -344,7 +344,7 @@ def _decimal(data: bytes) -> Decimal:
 
 
 def _since(epoch: Any, ticks: int = 1) -> Callable[[bytes], Any]:
-    """Make what counts days or microseconds from an epoch; beyond the years of datetime, the stored number."""
+    """Return a function from days or microseconds since an epoch to a date; beyond its years, it returns the number."""
     unit = timedelta(microseconds=1) if isinstance(epoch, datetime) else timedelta(1)
 
     def moment(data: bytes) -> Any:
@@ -364,7 +364,7 @@ def _time(data: bytes) -> Any:
     return (_EPOCH + timedelta(microseconds=number)).time() if 0 <= number < 86_400_000_000 else number
 
 
-#: Type -> bytes of the value, and what makes it.
+#: Type -> number of bytes, and the function that makes a value of them.
 _PRIMITIVES: dict[int, tuple[int, Callable[[bytes], Any]]] = {
     0: (0, lambda _: None),
     1: (0, lambda _: True),

@@ -1,4 +1,4 @@
-# The compiled shape of a batch, and what is made of arrays and batches.
+# The C declaration of `RecordBatch`, and the functions that make batches of arrays and of other batches.
 cimport cython
 from libc.stdint cimport int64_t
 
@@ -12,12 +12,13 @@ cdef class RecordBatch(Columns):
 
 
 cdef class BatchProducer:
-    """Where a stream takes its batches from: compiled readers subclass this and override `next`."""
+    """The source of a stream's batches: compiled readers subclass this and override `next`."""
     cdef Columns next(self)             # None at the end, and from then on; may raise anything
 
 
-# A batch of ours, or what another library hands over as one; of a stream all rows.
+# Return `data` if it is a RecordBatch, else import the rows of another library; of a stream, all rows.
 cdef RecordBatch as_batch(object data)
+# Rows [offset, offset + length), which exist, without copying.
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)
 # An array as the only column of `plan`, which is of the same shape and may give dictionaries other ids.
 cdef Columns single_column(Array array, Plan plan)
@@ -25,9 +26,10 @@ cdef Columns single_column(Array array, Plan plan)
 cdef RecordBatch batch_of_arrays(Plan plan, list arrays, int64_t length)
 # Some columns, as `project` names them.
 cdef RecordBatch select_columns(RecordBatch batch, tuple columns)
+# The dictionaries of `plan`, from the arrays of its encoded fields in pre-order.
 cdef tuple share_dictionaries(Plan plan, list arrays)
 
-# The rows of all pieces (one at least) in `out`, which is new. `lend`: large data buffers of views stay those of the
-# pieces; else everything is copied, but for dictionaries. `joined`: dictionaries, by ordinal, through which the indices
-# of all pieces count already.
+# Fill `out`, which is new, with the rows of all pieces (at least one). `lend`: large data buffers of views are shared
+# with the pieces; else everything except dictionaries is copied. `joined`: dictionaries, by ordinal, that the indices
+# of all pieces refer to already.
 cdef int concat_into(Columns out, tuple pieces, bint lend=*, dict joined=*) except -1

@@ -36,7 +36,7 @@ from arrowipc.columns.tabular import Tabular
 from arrowipc.arguments import check_flag, columns_of, equals_foreign, integer_of, items_of, metadata_of
 from arrowipc.errors import NotFoundError, UsageError
 
-# What a batch that nobody filled stands on: no fields, so nothing in it can be reached.
+# The plan of a batch that nobody filled: it has no fields, so nothing in the batch can be reached.
 cdef Plan NO_COLUMNS = Plan.__new__(Plan)
 NO_COLUMNS.allocate(0, 0, 0)
 NO_COLUMNS.dictionaries = []
@@ -72,7 +72,7 @@ cdef class RecordBatch(Columns, Tabular):
 
     @property
     def custom_metadata(self):
-        """KeyValueMetadata: what the message carried beside the rows, but for keys of ours, which describe them."""
+        """KeyValueMetadata: that of the message, without arrowipc's own keys, which describe the rows."""
         return metadata_of(self.metadata_pairs)
 
     @property
@@ -220,7 +220,7 @@ cdef class RecordBatch(Columns, Tabular):
         return keep_rows(self, mask_of(mask))
 
     def iter_rows(self, *, named=False, extensions=None):
-        """Iterate over the rows, a thousand at a time made: tuples, or dicts as in :meth:`to_pylist` (`named`)."""
+        """Iterate over the rows as tuples, or (`named`) as dicts like :meth:`to_pylist`; makes a thousand at a time."""
         cdef int64_t start
         named = check_flag("named", named)
         for start in range(0, self.d.length, STEP):
@@ -283,8 +283,8 @@ cdef class RecordBatch(Columns, Tabular):
         data : object
             With ``__arrow_c_array__`` (a struct array, such as a ``pyarrow.RecordBatch``).
         validate : {"none", "full", "strict"}
-            What is proven about the values. Who hands over addresses is trusted with what they point at, so
-            nothing is by default.
+            What is checked about the values: nothing by default, because a library that hands over addresses is
+            trusted with what they point at.
 
         Raises
         ------
@@ -442,7 +442,7 @@ def find_other_schema(schema, list batches):
 
 
 def names_columns(items):
-    """Whether what is in brackets names columns, and no rows."""
+    """Return whether the index in ``batch[items]`` names columns, and not rows."""
     return isinstance(items, (list, tuple)) and len(items) > 0 and all([isinstance(each, str) for each in items])
 
 
@@ -468,7 +468,7 @@ cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
 
 
 cdef void slice_column(ColumnsData* d, int32_t f, int64_t offset, int64_t length) noexcept:
-    """Make of top-level field `f` its elements [offset, offset + length), which exist; its null count is exact."""
+    """Cut top-level field `f` to its elements [offset, offset + length), which exist, and count their nulls."""
     cdef Node* node = &d.nodes[f]
     cdef Extent* bitmap
     node.offset += offset
@@ -519,7 +519,7 @@ def batches_to_pylist(batches, schema, max_values, extensions=None, maps_as_pydi
 
 
 cdef list made_values(object batches, list names, Quota q, int64_t rows):
-    """The columns of all batches together; or, unless `rows` is -1, their rows."""
+    """The columns of all batches, joined; or, unless `rows` is -1, the rows of all batches."""
     cdef bint running = pause_collector()
     try:
         columns = column_values(batches, len(names), q)
@@ -558,7 +558,7 @@ cdef class BatchProducer:
 
 
 cdef Columns single_column(Array array, Plan plan):
-    """Buffers are shared, and so are the tables where nothing in them has to change."""
+    """The buffers are shared, and so are the tables of nodes and extents if nothing in them has to change."""
     cdef Columns source = array.columns, out
     cdef const Node* node = &source.d.nodes[array.index]
     if (source.d.plan.n_fields == plan.d.n_fields and not plan.dictionaries and node.offset == array.offset
@@ -582,7 +582,7 @@ def batch_of(schema, arrays, length):
     return batch_of_arrays(python_plan(schema, &limits), list(arrays), length)
 
 
-# (field, the plan of a batch of it alone): the same columns are asked for again and again.
+# (field, the plan of a batch with this column only): callers ask for the same columns again and again.
 cdef Recent recent_columns = Recent(8)
 
 
@@ -664,7 +664,8 @@ cdef tuple share_dictionaries(Plan plan, list arrays):
 # -- some columns --------------------------------------------------------------------------------------------
 
 
-# (plan, columns, their plan, which field of the first each of its fields is): a stream of batches asks for the same.
+# (plan, columns, the plan of the columns, its fields as fields of the first plan): all batches of a stream ask for the
+# same columns.
 cdef Recent recent_parts = Recent(8)
 
 
@@ -673,7 +674,7 @@ cdef bint has_columns(object part, const void* wanted) except -1:
 
 
 cdef tuple part_of(Plan whole, tuple columns):
-    """The plan of some columns, and the fields of the whole one; the same plan for the same ones."""
+    """Return an entry of `recent_parts`, so that the same columns get the same plan object."""
     cdef Plan plan
     cdef int32_t i
     cdef tuple part = recent_parts.find(identity(whole), <void*> columns, has_columns)
@@ -719,7 +720,7 @@ cdef RecordBatch select_columns(RecordBatch batch, tuple columns):
 
 
 cdef tuple join_dictionaries(list versions):
-    """One dictionary for columns that came with these (None: with none), and the shifts of their indices."""
+    """Return one dictionary for columns that had these (None: no dictionary), and the shifts of their indices."""
     cdef list distinct = [], places = [], starts = [0]
     cdef dict known = {}
     cdef Columns last = None, out
@@ -743,9 +744,9 @@ cdef tuple join_dictionaries(list versions):
 
 
 cdef void measure_piece(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
-    """Add what `count` elements of a field will need, from physical element node.offset + `at` on.
+    """Add to `wanted` the bytes of `count` elements of a field, from physical element node.offset + `at` on.
 
-    Of fields below lists nothing but numbers is counted. What is not counted grows as it comes.
+    Below lists, only numbers are counted. Buffers that are not counted grow as elements are appended.
     """
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const FieldPlan* below = field + 1
@@ -763,7 +764,7 @@ cdef void measure_piece(BuilderMemory g, const ColumnsData* d, int32_t f, int64_
     elif kind == BUFFER_OFFSETS and at + count < extents[1].size // width_of(field, 1):
         width = <int32_t> width_of(field, 1)
         wanted[1] += (count + (wanted[1] == 0)) * width
-        # Whatever the offsets say, no more than there is.
+        # The offsets are not checked yet: never count more than the buffer or the child has.
         first, last = load_int(extents[1].data, at, width), load_int(extents[1].data, at + count, width)
         within = last - first if 0 <= first < last else 0
         if LAYOUTS[field.layout].n_children == 0:
@@ -773,7 +774,7 @@ cdef void measure_piece(BuilderMemory g, const ColumnsData* d, int32_t f, int64_
 
 
 cdef set too_long(const PlanData* p, list dictionaries):
-    """Ordinals of the dictionaries that have more values than some index of theirs counts."""
+    """Ordinals of the dictionaries that have more values than the indices of one of their fields can count."""
     cdef const FieldPlan* field
     cdef Columns values
     cdef int32_t f
@@ -811,14 +812,14 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True, dict joined=None
         dictionaries.append(dictionary)
         for i in range(count):
             (<int64_t*> shifts.data)[i * n + k] = moves[i]
-    # `builder` is nobody else's, and batches do not change: others may run meanwhile.
+    # No other thread has `builder`, and batches do not change: other threads may run meanwhile.
     with nogil:
         for i in range(count):
             for k in range(builder.p.n_columns):
                 measure_piece(builder, piece[i], builder.p.columns[k], 0, piece[i].length)
         for i in range(count):
             builder.ahead = <double> rows / max(builder.length + piece[i].length, 1)
-            # What a failed append leaves needs not be taken back here.
+            # Rows that a failed append has left need not be removed here.
             found = builder.append_data(piece[i], <const int64_t*> shifts.data + i * n if n else NULL,
                                         owner[i] if lend else NULL, &fault)
             if found < 0:

@@ -1,4 +1,4 @@
-"""What record batches and tables have in common: methods that follow from a few of each class's own."""
+"""The methods that record batches and tables share, made of a few that each class has itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arrowipc.tensors.dense import Tensor
 
     class _Rows(Hints):
-        """What each class defines itself."""
+        """The members that each subclass defines itself."""
 
         __slots__ = ()
 

@@ -1,9 +1,9 @@
 """Rows in any order and number, in memory of their own.
 
-The elements of a field are known by their numbers or by the runs that they are (`Chosen`). Each field of each column
-takes the way that is faster for it: where runs are long enough, it is copied run by run, else element by element,
-whichever of several batches has each. What is below lists and unions is `Chosen` of its own, and takes either way. Rows
-that come several times beside payloads are written as often as they come.
+The elements to take of a field are given by their numbers or as runs of adjacent elements (`Chosen`). Each field is
+copied in the faster way: run by run if its runs are long enough, else element by element, from one or several batches.
+Fields below lists and unions have a `Chosen` of their own, and choose for themselves. `repeat_rows` repeats the rows
+beside payloads without numbering them, where fields have no children.
 
 The contents are untrusted. Offsets of lists and text, type codes and run ends are checked before they are followed.
 Values that are only copied are not checked.
@@ -52,12 +52,12 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
 cdef enum:
-    SHORT = 3                   # elements of a run, on average, from which on runs are copied instead of elements
+    SHORT = 3                   # the average length of runs from which on runs are copied instead of elements
     LONG = 24                   # ... of bits and numbers
-    MOST_ELEMENTS = 1 << 24     # of lists in work, by their numbers, which take 12 bytes each
-    INDICES_AT_ONCE = 1 << 10   # indices that are looked at together
-    DENSE = 20                  # per cent of rows from which on all are looked at, not only those that are taken
-    SMALL = 1 << 12             # bytes of a buffer that shares its block with others
+    MOST_ELEMENTS = 1 << 24     # list elements that may be numbered at the same time; each takes 12 bytes
+    INDICES_AT_ONCE = 1 << 10   # indices that are checked together
+    DENSE = 20                  # if at least so many per cent of the rows are taken, all rows are read
+    SMALL = 1 << 12             # a buffer of up to so many bytes shares a block with others
 
 
 # -- rows, field by field ------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ cdef object too_many_bytes():
 
 @cython.final
 cdef class Taker:
-    """One copy of rows."""
+    """The state of one copy of rows."""
 
     cdef Plan plan
     cdef ColumnsData* d
@@ -77,11 +77,11 @@ cdef class Taker:
     cdef int64_t left       # bytes that may still be written
     cdef bint nulls         # rows of nulls may be among the rows
     cdef bint shares        # data buffers of views, and children of list views, are those of the one piece
-    cdef Piece* pieces      # that have the rows
+    cdef Piece* pieces      # the batches that have the rows
     cdef int64_t n_pieces
-    cdef const loose_u64* mask      # a bit for each row of the one piece, on for those that are taken; NULL: not known
-    cdef list scratch       # memory that goes with this object: pieces, and runs that were not known
-    cdef int64_t elements   # of lists in work
+    cdef const loose_u64* mask      # a bit for each row of the one piece, on if the row is taken; NULL: not used
+    cdef list scratch       # memory that is freed with this object: pieces, and runs that `by_run` has written
+    cdef int64_t elements   # list elements that are numbered now, at most MOST_ELEMENTS
     cdef Room pool          # Extents of the data buffers that views point at
     cdef int32_t n_pool
     cdef uint8_t* block     # where the next small buffers go
@@ -92,7 +92,7 @@ cdef class Taker:
         free(self.pool.data)
 
     cdef uint8_t* room(self, int64_t elements, int64_t width) except NULL:
-        """Memory for so many values, kept by the copy; small buffers share a block."""
+        """Memory for `elements` values of `width` bytes, which the copy keeps; small buffers share a block."""
         cdef int64_t size, whole
         cdef uint8_t* out
         cdef Memory memory
@@ -126,14 +126,14 @@ cdef class Taker:
         return raise_fault(fault, self.plan) if found < 0 else 0
 
     cdef int full(self, int32_t f, int64_t most, const char* what) except -1:
-        """Raise: the field's offsets, or run ends, cannot count beyond `most`."""
+        """Raise an error that says that the field's offsets, or run ends, cannot count beyond `most`."""
         cdef Fault fault
         return self.check(fail(&fault, FAULT_FULL, f, -1, -1, most, most, what), &fault)
 
-    # -- which way --
+    # -- runs or elements --
 
     cdef bint by_run(self, Chosen* chosen, int64_t length) except -1:
-        """Whether runs are copied, because they have `length` elements on average; then `chosen.runs` is filled."""
+        """Return whether to copy runs, and fill them: only they are known, or they average `length` elements."""
         cdef Memory runs
         if chosen.n_runs == 0 or (chosen.numbers != NULL and chosen.count < length * chosen.n_runs):
             return False
@@ -146,7 +146,7 @@ cdef class Taker:
         return True
 
     cdef int take_elements(self, int32_t f, const Lists* lists) except -1:
-        """Field `f`, of which `lists` hold the elements."""
+        """Take the elements of field `f` that `lists` hold."""
         cdef Memory runs, numbers, homes
         cdef Chosen chosen = Chosen(f, NULL, NULL, lists.total, NULL, 0)
         if lists.ends != NULL or not self.nulls:
@@ -173,7 +173,7 @@ cdef class Taker:
         return 0
 
     cdef int take_numbered(self, int32_t f, Chosen chosen) except -1:
-        """Field `f`, whose elements are looked at one by one; its validity is done."""
+        """Take field `f` of a layout that is read element by element; its validity has been taken."""
         cdef int layout = self.plan.d.fields[f].layout
         cdef int64_t spread = chosen.count if chosen.numbers == NULL else 0
         cdef Memory numbers, homes
@@ -197,7 +197,7 @@ cdef class Taker:
         self.elements -= spread
         return 0
 
-    # -- one by one --
+    # -- one field --
 
     cdef bint find_pieces(self, int32_t f, int32_t root) noexcept:
         """Find field `f` in all pieces, for elements of `root` (see `Chosen`); returns whether it may have nulls."""
@@ -215,7 +215,7 @@ cdef class Taker:
                 prefetch(piece[AHEAD].nodes + f)
                 prefetch(piece[AHEAD].extents + field.first_buffer)
             extents = &piece.extents[field.first_buffer]
-            # The numbers of columns are counted through all pieces.
+            # Rows of a column are numbered through all pieces.
             piece.shift = -piece.first if fields[root].parent < 0 else 0
             above = f
             while True:
@@ -241,7 +241,7 @@ cdef class Taker:
         return nulls
 
     cdef const uint8_t* numbers_of(self, int32_t f, const Piece* piece) noexcept:
-        """The values of a field of numbers of a piece; NULL: there are none, or its values are something else."""
+        """The numbers of a piece's field; NULL: it has none, or its values are something else."""
         cdef const FieldPlan* field = &self.plan.d.fields[f]
         cdef const uint8_t* values
         if field.layout != LAYOUT_FIXED:
@@ -250,7 +250,7 @@ cdef class Taker:
         return values + piece.nodes[f].offset * field.width if values != NULL else NULL
 
     cdef bint has_numbers(self, int32_t f) noexcept:
-        """Whether the lists of field `f` hold numbers without nulls, which lie as their bytes do."""
+        """Return whether the lists of field `f` hold numbers without nulls, so that their bytes may be copied."""
         cdef const Piece* piece
         cdef int64_t k
         if self.plan.d.fields[f + 1].layout != LAYOUT_FIXED:
@@ -262,7 +262,7 @@ cdef class Taker:
         return True
 
     cdef int take_field(self, int32_t f, Chosen* chosen) except -1:
-        """The chosen elements of field `f`, and of everything below it."""
+        """Take the chosen elements of field `f`, and of all fields below it."""
         cdef const FieldPlan* field = &self.plan.d.fields[f]
         cdef int32_t buffer = field.first_buffer
         cdef int kind = LAYOUTS[field.layout].buffers[1].kind
@@ -324,7 +324,7 @@ cdef class Taker:
         return out
 
     cdef uint8_t* take_fixed(self, int32_t buffer, Chosen* chosen, int64_t width) except NULL:
-        """Values of `width` bytes."""
+        """Take values of `width` bytes."""
         cdef uint8_t* out = self.room(chosen.count, width)
         cdef bint masked = self.mask != NULL and width in (1, 2, 4, 8) and self.plan.d.fields[chosen.root].parent < 0
         cdef bint by_run = not masked and self.by_run(chosen, LONG if width <= 8 else SHORT)
@@ -340,7 +340,7 @@ cdef class Taker:
         return out
 
     cdef int take_spans(self, int32_t f, Chosen* chosen) except -1:
-        """Text and binary, and lists."""
+        """Take text, binary and lists."""
         cdef int32_t width = <int32_t> width_of(&self.plan.d.fields[f], 1)
         cdef uint8_t* offsets = self.room(chosen.count + 1, width)
         cdef Memory memory
@@ -353,7 +353,7 @@ cdef class Taker:
         memory = Memory(chosen.count * 8)
         starts = <int64_t*> memory.data
         with nogil:
-            # A loop for each width: a constant is no comparison in it.
+            # Each width has a loop: as a constant, the width is not compared in it.
             if width == 4:
                 total = gather_offsets(offsets, starts, 4, self.pieces, chosen, f, &fault)
             else:
@@ -364,7 +364,7 @@ cdef class Taker:
         return self.take_between(f, chosen, &lists)
 
     cdef int copy_spans(self, int32_t f, Chosen* chosen, int32_t width, uint8_t* offsets) except -1:
-        """Text, binary and lists, run by run: the bytes or elements of a run lie together, too."""
+        """Take text, binary and lists run by run: the bytes or elements of a run lie together, too."""
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
         cdef int64_t n = chosen.n_runs, total
         cdef Memory memory = Memory(n * sizeof(Run))
@@ -411,14 +411,14 @@ cdef class Taker:
             return self.take_elements(f + 1, lists)
         out = self.room(lists.total, unit)
         with nogil:
-            if unit == 1:   # a constant is no product in the loop
+            if unit == 1:   # as a constant, it is not multiplied in the loop
                 gather_data(out, 1, lists.ends - lists.width, lists.starts, lists.width, self.pieces, chosen)
             else:
                 gather_data(out, unit, lists.ends - lists.width, lists.starts, lists.width, self.pieces, chosen)
         return self.put_between(f, out, lists.total)
 
     cdef int take_fixed_list(self, int32_t f, Chosen* chosen) except -1:
-        """Fixed-size lists; lists of numbers are copied as values of one width."""
+        """Take fixed-size lists; lists of numbers are copied as values of one width."""
         cdef const FieldPlan* child = &self.plan.d.fields[f + 1]
         cdef int64_t size = self.plan.d.fields[f].width, n = chosen.count, total, k
         cdef Memory memory
@@ -450,7 +450,7 @@ cdef class Taker:
         return self.take_elements(f + 1, &lists)
 
     cdef int take_list_views(self, int32_t f, const Chosen* chosen) except -1:
-        """List views and their elements; or all elements from the first to the last one in use, if these are fewer."""
+        """Take list views and copy the elements of each; or all from the first to the last, if these are fewer."""
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
         cdef int32_t width = <int32_t> width_of(&self.plan.d.fields[f], 1)
         cdef int64_t n = chosen.count, total = 0, there = 0, k
@@ -488,7 +488,7 @@ cdef class Taker:
 
     cdef int own_elements(self, int32_t f, const Chosen* chosen, int32_t width, uint8_t* offsets,
                           const uint8_t* sizes, int64_t total) except -1:
-        """The elements of list views, list by list."""
+        """Take the elements of list views, list by list."""
         cdef int64_t n = chosen.count
         cdef Memory starts = Memory(n * 8), ends = Memory((n + 1) * 8)
         cdef Lists lists
@@ -499,10 +499,10 @@ cdef class Taker:
         lists = Lists(<const int64_t*> starts.data, ends.data + 8, chosen.homes, n, 0, 8, total)
         return self.take_between(f, chosen, &lists)
 
-    # -- several times --
+    # -- repeated and shared fields, unions, runs, views --
 
     cdef int repeat(self, int32_t f, int64_t first, const int64_t* times, int64_t n_times, int64_t n) except -1:
-        """A field without children: each row from `first` on, `times[i]` times; `n` rows in all."""
+        """Repeat row first + i of a field without children `times[i]` times, for each i; `n` rows in all."""
         cdef const FieldPlan* field = &self.plan.d.fields[f]
         cdef int32_t buffer = field.first_buffer
         cdef int64_t width = width_of(field, 1)
@@ -618,7 +618,7 @@ cdef class Taker:
         return self.take_elements(values, &lists)
 
     cdef int take_views(self, int32_t f, const Chosen* chosen) except -1:
-        """Views and their texts; or all data buffers, if these are smaller."""
+        """Take views and copy the text of each; or all data buffers, if these are smaller."""
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
         cdef ViewRange* made = &self.d.views[self.plan.d.fields[f].view]
         cdef int64_t n = chosen.count, used, there = 0, k, i
@@ -677,10 +677,10 @@ cdef class Taker:
         self.n_pool += 1
         return 0
 
-    # -- all of it --
+    # -- the result --
 
     cdef int finish(self, Columns out) except -1:
-        """Give `out`, whose columns were taken, its memory, and the data buffers of views behind its other buffers."""
+        """Give `out`, whose columns were taken, its owner, and the data buffers of views behind its other buffers."""
         cdef Columns wide = Columns.__new__(Columns)
         cdef int32_t i, n_buffers = out.plan.d.n_buffers
         out.owner = tuple(self.kept)
@@ -697,9 +697,10 @@ cdef class Taker:
 
 
 cdef Taker new_taker(Columns out, list sources, bint shares):
-    """What copies rows of columns of one shape, counted through all of them, to `out`, which is new.
+    """Return a Taker of rows from `sources` of one shape, numbered through all of them, to `out`, which is new.
 
-    Dictionaries are shared; data buffers of views and children of list views too, if it `shares`: of one source then.
+    Dictionaries are shared. If it `shares`, it has one source, and data buffers of views and children of list views are
+    shared, too.
     """
     cdef Taker taker = Taker.__new__(Taker)
     cdef Columns source = sources[0]
@@ -730,7 +731,7 @@ cdef Taker new_taker(Columns out, list sources, bint shares):
 
 
 cdef int take_columns(Taker taker, Columns out, Chosen rows) except -1:
-    """All columns of rows."""
+    """Take all columns of the rows, and finish `out`."""
     cdef int32_t i
     out.d.length = rows.count
     for i in range(taker.plan.d.n_columns):
@@ -753,7 +754,7 @@ cdef int take_into(Columns out, Columns source, const int64_t* numbers, int64_t 
 
 
 cdef object numpy_or_none():
-    """NumPy where it is installed."""
+    """NumPy; None if it is not installed."""
     try:
         import numpy
     except ModuleNotFoundError:
@@ -801,21 +802,21 @@ cdef Source int64_source(object values, str name):
 
 
 cdef int64_t check_index(int64_t* out, const loose_i64* index, int64_t n, int64_t rows, bint negative) noexcept nogil:
-    """Row index[i] for each i, counted from the end if it is negative and may be; ~i where there is none.
+    """Write row index[i] for each i; if `negative`, negative ones count from the end. Return the number of runs.
 
-    Returns the number of runs that they are.
+    Returns ~i for the first i without such a row.
     """
     cdef int64_t wrong = 0, next = -1, row, first = 0, stop, i
     cdef uint64_t runs = n > 0, gap
     while first < n:
         stop = min(first + INDICES_AT_ONCE, n)
         for i in range(first, stop):
-            # A sign says that the row is negative, or too large.
+            # The sign of `wrong` says that some row is negative, or too large.
             row = index[i]
             wrong |= row | (rows - 1 - row)
             out[i] = row
         for i in range(max(first, <int64_t> 1), stop):
-            # The sign of either is set, unless both are zero: a comparison that all processors do for several at once.
+            # The sign of gap or of -gap is set unless gap is 0: a comparison that vectors of all processors can do.
             gap = out[i] - out[i - 1] - 1
             runs += (gap | -gap) >> 63
         first = stop
@@ -832,7 +833,7 @@ cdef int64_t check_index(int64_t* out, const loose_i64* index, int64_t n, int64_
 
 
 cdef int64_t number_rows(int64_t* out, Source index, int64_t rows, bint negative, object wrong, str name) except -1:
-    """What `check_index` does, in words where an index is wrong."""
+    """Do what `check_index` does; raise `wrong` with a message if an index has no row."""
     cdef int64_t runs
     with nogil:
         runs = check_index(out, <const loose_i64*> index.data, index.size // 8, rows, negative)
@@ -843,7 +844,7 @@ cdef int64_t number_rows(int64_t* out, Source index, int64_t rows, bint negative
 
 
 cdef int64_t owner_bytes(object owner) except -1:
-    """Bytes of our own memory that an owner keeps; INT64_MAX: memory of others is among it."""
+    """Bytes of arrowipc's memory that an owner keeps alive; INT64_MAX: it also keeps other memory."""
     cdef int64_t total = 0, size
     if type(owner) is Memory:
         return (<Memory> owner).size
@@ -858,9 +859,9 @@ cdef int64_t owner_bytes(object owner) except -1:
 
 
 cdef tuple own_dictionaries(tuple dictionaries):
-    """The same values in memory that holds little else, so that no body or file stays because of them.
+    """Return the dictionaries in memory that holds little else, so that they keep no body or file alive.
 
-    A dictionary keeps its copy, for the next rows that are taken: there is one, however many these are.
+    A dictionary stores its copy for the next rows that are taken: there is one copy, however many rows are taken.
     """
     cdef Columns source, copy
     cdef list out = list(dictionaries or ())
@@ -889,7 +890,7 @@ cdef tuple own_dictionaries(tuple dictionaries):
 
 
 cdef RecordBatch alone(RecordBatch batch):
-    """Free rows that were taken from their source: its metadata is copied, and so are its dictionaries."""
+    """Make taken rows independent of their source: copy its metadata and its dictionaries."""
     own_metadata(batch.plan, None)
     batch.dictionaries = own_dictionaries(batch.dictionaries)
     return batch
@@ -922,10 +923,10 @@ cdef tuple joint_dictionaries(list batches):
 
 
 cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* homes, int64_t n, int64_t n_runs):
-    """Rows of batches, counted through all of them, which are `n_runs` runs; `homes` is NULL for one batch.
+    """Return rows of batches, numbered through all of them; they form `n_runs` runs. `homes` is NULL for one batch.
 
-    None: the batches have different types, or dictionaries that cannot be one. The result shares dictionaries with
-    the batches, and no other memory.
+    Returns None if the batches have different types, or dictionaries that cannot be joined. The result shares
+    dictionaries with the batches, and no other memory.
     """
     cdef RecordBatch batch, source = batches[0], out = RecordBatch.__new__(RecordBatch)
     cdef tuple dictionaries = source.dictionaries
@@ -1071,7 +1072,7 @@ cdef Memory mask_bits(Array array, int64_t rows):
 
 
 cdef Chosen marked(Memory marks, int64_t rows) except *:
-    """How many of some rows are marked, and how many runs they are; bits behind the last row are turned off."""
+    """Count the rows that are marked, and their runs; bits behind the last row are turned off."""
     cdef loose_u64* words = <loose_u64*> marks.data
     cdef Chosen kept = Chosen(-1, NULL, NULL, 0, NULL, 0)
     cdef uint64_t word, before = 0
@@ -1091,7 +1092,7 @@ cdef Chosen marked(Memory marks, int64_t rows) except *:
 
 
 def marked_rows(Memory marks not None, int64_t rows):
-    """Return the numbers of the rows that are marked: a bit for each row, in words."""
+    """Return the numbers of the rows that are marked; `marks` has a bit for each row, in words of 64 bits."""
     cdef Chosen kept = marked(marks, rows)
     cdef Memory out = Memory(8 * kept.count)
     number_bits(<int64_t*> out.data, <const loose_u64*> marks.data, rows)
@@ -1110,9 +1111,9 @@ def keep_rows(RecordBatch source not None, Array mask not None):
 
 
 def keep_marked(RecordBatch source not None, Memory marks not None, bint may_share):
-    """Return the rows that are marked, by the runs that they are if these are worth it.
+    """Return the rows that are marked, copied run by run if the runs are long enough.
 
-    `may_share`: if these are all rows, the batch itself is returned.
+    `may_share`: if all rows are marked, the batch itself is returned.
     """
     cdef Chosen rows = marked(marks, source.d.length)
     cdef RecordBatch out = RecordBatch.__new__(RecordBatch)

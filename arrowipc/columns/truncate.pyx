@@ -50,10 +50,10 @@ cdef extern from * nogil:
 cdef enum:
     VIEW_SLACK = 1 << 12        # unused bytes behind views that are never worth packing
     FIRST_BLOCK = 1 << 12
-    KEPT_BLOCK = 1 << 22        # of scratch that waits for the next call; _core keeps what is larger
+    KEPT_BLOCK = 1 << 22        # the largest block that waits for the next call; _core keeps larger ones for reuse
 
 cdef struct TruncateCall:
-    # One call of `truncate`.
+    # The arguments of one call of `truncate`.
     const ColumnsData* source
     Fault* fault
 
@@ -62,7 +62,7 @@ cdef struct TruncateCall:
 
 
 cdef int add_block(Truncator t, int64_t size, Fault* fault) noexcept with gil:
-    """One more block of scratch, with room for `size` bytes at least; the last one stays, in use as it is."""
+    """Add a block of scratch with room for at least `size` bytes; the last one stays, because buffers point into it."""
     cdef Memory memory = None
     cdef int64_t capacity = max(size, min(max(t.taken, t.wanted, FIRST_BLOCK), KEPT_BLOCK))
     try:
@@ -78,9 +78,9 @@ cdef int add_block(Truncator t, int64_t size, Fault* fault) noexcept with gil:
 
 
 cdef inline uint8_t* take_scratch(Truncator t, int64_t size, Fault* fault) noexcept nogil:
-    """64-byte aligned scratch of `size` bytes, with SLACK more behind them; NULL when there is none.
+    """64-byte aligned scratch of `size` bytes, with SLACK more behind them; NULL: there is no memory.
 
-    Sizes are those of buffers that the source has, so that they are far from overflowing.
+    `size` is that of a buffer of the source, or a small multiple of it, so no sum here overflows.
     """
     cdef uint8_t* out
     size = round_up(size + SLACK, 64)
@@ -98,7 +98,7 @@ cdef void recycle(Truncator t) noexcept nogil:
     t.wanted = min(t.taken, KEPT_BLOCK)
     t.taken = 0
     if t.only == NULL:
-        # Next time one block will do.
+        # The next call allocates one block of `wanted` bytes.
         with gil:
             t.blocks.clear()
     t.at = t.only
@@ -106,7 +106,7 @@ cdef void recycle(Truncator t) noexcept nogil:
 
 
 cdef inline void arrange_tables(Truncator t) noexcept nogil:
-    """Where all lies in the block that begins with the nodes: spans, views, and extents, which may become more."""
+    """Find the tables in the block that begins with the nodes: spans, views, and last the extents, which may grow."""
     t.spans = <Span*> (t.d.nodes + t.d.plan.n_fields)
     t.d.views = <ViewRange*> (t.spans + t.d.plan.n_fields)
     t.d.extents = <Extent*> (t.d.views + t.d.plan.n_views)
@@ -148,7 +148,7 @@ cdef int32_t leave_empty(Truncator t, int32_t f) noexcept nogil:
 
 cdef int cut_bits(Truncator t, const Extent* source, int64_t start, int64_t count, Extent* out,
                   Fault* fault) noexcept nogil:
-    """`count` (> 0) bits, and zeros up to the end of the last byte."""
+    """Set `out` to `count` (> 0) bits with zeros up to the end of the last byte, copied only if they have to be."""
     cdef int64_t size = bitmap_bytes(count)
     cdef const uint8_t* bits = source.data + (start >> 3)
     cdef uint8_t* copy
@@ -164,7 +164,7 @@ cdef int cut_bits(Truncator t, const Extent* source, int64_t start, int64_t coun
 
 
 cdef int cut_validity(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
-    """The nulls of field f, whose source has a bitmap."""
+    """Count the nulls of field f, whose source has a bitmap, and cut the bitmap."""
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer
     cdef const Extent* source = &cut.source.extents[buffer]
     cdef int64_t start = t.spans[f].start, count = t.spans[f].count
@@ -186,7 +186,7 @@ cdef inline const uint8_t* validity_of(Truncator t, const TruncateCall* cut, int
 
 cdef inline int cut_offsets(Truncator t, const TruncateCall* cut, int32_t f, int32_t width,
                             Span* inner) noexcept nogil:
-    """Offsets, and the bytes of texts that they enclose; the elements of lists are `inner`."""
+    """Cut offsets, and for text the bytes between them; for lists, `inner` is the span of their elements."""
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
     cdef int64_t size = (t.spans[f].count + 1) * width
     cdef const uint8_t* offsets = cut.source.extents[buffer].data + t.spans[f].start * width
@@ -217,10 +217,10 @@ cdef bint lie_inside(const uint8_t* offsets, const uint8_t* sizes, int64_t count
 
 cdef int cut_list_view(Truncator t, const TruncateCall* cut, int32_t f, int32_t width,
                        const Span* inner) noexcept nogil:
-    """List views; the child keeps the elements from the lowest to the highest one in use.
+    """Cut list views; the child keeps the elements from the lowest to the highest one in use.
 
     Only valid, non-empty lists use elements. The others need not be touched as long as they, too, lie inside
-    what the child keeps; else they become empty ones at 0.
+    the elements that the child keeps; else they become empty lists at 0.
     """
     cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1
     cdef const uint8_t* bits = validity_of(t, cut, f)
@@ -244,7 +244,7 @@ cdef int cut_list_view(Truncator t, const TruncateCall* cut, int32_t f, int32_t 
 
 
 cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
-    """Each child keeps the elements from its lowest to its highest offset in use."""
+    """Cut a dense union; each child keeps the elements from its lowest to its highest offset in use."""
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef const Extent* source = &cut.source.extents[field.first_buffer]
     cdef Extent* out = &t.d.extents[field.first_buffer]
@@ -269,7 +269,7 @@ cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
 
 
 cdef int cut_runs(Truncator t, const TruncateCall* cut, int32_t f, const Span* runs) noexcept nogil:
-    """The runs that the span touches: fills the child of the run ends."""
+    """Cut to the runs that the span touches: fill the child that has the run ends."""
     cdef const FieldPlan* ends = &t.d.plan.fields[f + 1]
     cdef const ColumnsData* d = cut.source
     cdef Extent* out = &t.d.extents[ends.first_buffer]
@@ -291,7 +291,7 @@ cdef int cut_runs(Truncator t, const TruncateCall* cut, int32_t f, const Span* r
 
 
 cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
-    """Views, with all data buffers of the source; packed into new ones where too little of them is used."""
+    """Cut views, which keep all data buffers of the source; pack them into new ones if too little of those is used."""
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef const ViewRange* source = &cut.source.views[field.view]
     cdef const Extent* buffers = cut.source.extents + source.first
@@ -332,7 +332,7 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
 cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
     """Find the bytes of each data buffer from the first to the last one in use; these windows go behind the extents.
 
-    Returns how many bytes that is. Values that share bytes go on to share them. All views have been checked.
+    Returns the sum of their sizes. Values that share bytes still share them. All views have been checked.
     """
     cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
     cdef const uint8_t* views = t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
@@ -389,7 +389,7 @@ cdef int move_to_windows(Truncator t, const TruncateCall* cut, int32_t f, const 
 
 
 cdef uint8_t* open_buffer(Truncator t, int32_t view, int64_t size, Fault* fault) noexcept nogil:
-    """A new data buffer of `size` bytes behind those of the view field; NULL when there is no memory."""
+    """Add a data buffer of `size` bytes behind those of the view field, and return it; NULL: there is no memory."""
     cdef uint8_t* data
     if more_extents(t, 1, fault) < 0:
         return NULL
@@ -441,7 +441,7 @@ cdef int pack_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8
 
 
 cdef inline int cut_layout(Truncator t, const TruncateCall* cut, int32_t f, int layout) noexcept nogil:
-    """The buffers of field f behind its validity, after the spans of its children."""
+    """Find the spans of the children of field f, then cut its buffers, except validity."""
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef int32_t first = field.first_buffer
     cdef int64_t start = t.spans[f].start, count = t.spans[f].count
@@ -474,7 +474,7 @@ cdef inline int cut_layout(Truncator t, const TruncateCall* cut, int32_t f, int 
 
 
 cdef int32_t cut_field(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
-    """Field f, whatever it is; returns the field to go on with, -1 for a fault."""
+    """Cut field f of any layout; return the field to go on with, -1 for a fault."""
     cdef int32_t first = t.d.plan.fields[f].first_buffer
     cdef int layout = t.d.plan.fields[f].layout
     cdef Node* node = &t.d.nodes[f]
@@ -494,9 +494,9 @@ cdef int32_t cut_field(Truncator t, const TruncateCall* cut, int32_t f) noexcept
 
 cdef inline bint cut_plain(const FieldPlan* field, const Extent* source, int64_t start, int64_t count,
                            Node* node, Extent* out) noexcept nogil:
-    """Take elements of what most columns are: numbers or text, without nulls, nothing to be moved or refused.
+    """Cut a column as most are: numbers or text without nulls, of which nothing has to be moved or refused.
 
-    False: the column is something else, and `cut_field` takes them.
+    False: the column is different, and `cut_field` has to cut it.
     """
     cdef const uint8_t* offsets
     cdef int64_t last
@@ -534,7 +534,7 @@ cdef int cut_fields(Truncator t, const TruncateCall* cut) noexcept nogil:
         f = cut_field(t, cut, f)
         if f < 0:
             return -1
-        # Views may have moved them.
+        # Adding data buffers of views may have moved these tables.
         spans = t.spans
         nodes = t.d.nodes
         extents = t.d.extents

@@ -1,4 +1,4 @@
-# Tables of distinct values: what many dictionaries become when they are unified.
+# Memo tables: they number distinct values, and so make one dictionary of many.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
@@ -9,11 +9,11 @@ from arrowipc.inline.plan cimport ColumnsData
 from arrowipc.inline.room cimport Room
 
 cdef enum:
-    # Bytes that may be spelled, and appended, without any in the input, and for each that there is: list views,
-    # unions, runs and dictionaries share what they point at. Honest values need two dozen: a bit spells two bytes.
+    # Bytes that may be spelled and appended in any case, and for each byte of input: list views, unions, runs and
+    # dictionaries may share what they point at. Honest values need two dozen per byte: a bit is spelled in two bytes.
     SPELLED_LEAST = 1 << 26
     SPELLED_PER_BYTE = 32
-    # Beside the FaultCodes: values that share their elements spell too many bytes.
+    # Beside the FaultCodes: values that share their elements would be spelled in too many bytes.
     FAULT_TOO_MUCH = 101
 
 cdef struct Slot:
@@ -21,7 +21,7 @@ cdef struct Slot:
     uint32_t place          # ordinal of the value + 1; 0: free
 
 cdef struct Spelling:
-    # Bytes that grow.
+    # A buffer for spelled values, which grows.
     Room room
     int64_t size            # bytes in use
     int64_t* left           # how many more may be written: a Budget's
@@ -29,17 +29,18 @@ cdef struct Spelling:
 
 @cython.final
 cdef class Budget:
-    """Bytes that may be spelled and appended: one for all tables of a call or a writer, and all that they refuse."""
+    """Bytes that all tables of a call or a writer together may spell and append; refused values count, too."""
     cdef int64_t slack
     cdef int64_t left
-    cdef str where          # what else there is to say when it is spent
+    cdef str where          # the end of the error message when it is spent
 
-    # For more input.
+    # Allow more for `size` bytes of input; spend `size` bytes, or raise LimitError; the text of that error.
     cdef void earn(self, int64_t size) noexcept nogil
     cdef int spend(self, int64_t size) except -1
     cdef str too_much(self)
 
 
+# A budget that begins with `slack` bytes.
 cdef Budget new_budget(int64_t slack, str where)
 
 
@@ -48,25 +49,25 @@ cdef class MemoTable:
     cdef readonly int64_t count
     cdef Plan plan                  # of one column
     cdef ColumnsBuilder builder     # the values
-    cdef bint flat                  # compared where `builder` keeps them; else by their spelling
+    cdef bint flat                  # values are compared in the memory of `builder`; else by their spelling
     cdef int32_t float_width        # of floating-point values, 0: other types
     cdef Slot* slots                # open addressing, at most half full
     cdef uint64_t mask
     cdef uint64_t* hashes           # per value
     cdef int64_t hashes_room
     cdef int64_t null_at            # ordinal of null, -1: none so far
-    cdef Spelling spelled           # nested types: all values
-    cdef int64_t* ends              # ... where each stops
+    cdef Spelling spelled           # nested types: the spelling of all values
+    cdef int64_t* ends              # ... where that of each value ends
     cdef int64_t ends_room
     cdef int64_t spelled_null       # ... ordinal of null, -1: none so far
     cdef Budget budget              # ... what may be spelled
     cdef bint earns                 # ... and whether each `add` adds to that
-    cdef tuple below                # MemoTable, per plan.dictionaries: all that values may refer to; None: anything
-    cdef int64_t version            # another one after values were taken back: their numbers stand for others then
+    cdef tuple below                # MemoTable per plan.dictionaries, whose values the dictionaries are; None: any
+    cdef int64_t version            # changes when `restore` removes values: their numbers may stand for others then
 
-    # Ordinals of rows start .. start + count of `values` go to `mapping`. When it raises, some values may have been
-    # added: a caller that goes on calls `restore`. Dictionaries below the column continue those of the values so far,
-    # as for `ColumnsBuilder.append`; in a table with `below`, the caller of `snapshot` sets them.
+    # Add rows start .. start + count of `values`, and write their ordinals to `mapping`. If it raises, some values may
+    # have been added: a caller that goes on must call `restore`. Dictionaries below the column continue those of the
+    # values so far, as for `ColumnsBuilder.append`; in a table with `below`, the caller of `snapshot` sets them.
     cdef int add(self, Columns values, int64_t start, int64_t count, int64_t* mapping) except -1
     cdef int add_nested(self, Columns values, int64_t start, int64_t count, int64_t* mapping,
                         Fault* fault) except -2
@@ -80,5 +81,6 @@ cdef class MemoTable:
     cdef Columns snapshot(self)
 
 
-# A table whose values have dictionaries that are the values of other tables, as they stand: numbers tell them apart.
+# Return a table whose values have dictionaries that are the values of the tables `below`, so that indices alone tell
+# values apart.
 cdef MemoTable nested_memo_table(Plan plan, tuple below, Budget budget, bint earns)

@@ -1,4 +1,4 @@
-"""Tables of distinct values: what many dictionaries become when they are unified.
+"""Memo tables: they number distinct values, and so make one dictionary of many.
 
 Flat values (numbers, booleans, text, binary) are compared as bytes, where the table keeps them. Nested ones
 are spelled first: written as bytes that are the same for two elements exactly when their decoded values are equal,
@@ -42,20 +42,20 @@ from arrowipc.errors import LimitError, UsageError
 cdef enum:
     HASHED_AT_ONCE = 64              # values that are hashed before the first of them is looked up
     SMALLEST = 128          # slots
-    AHEAD = 16              # values between the fetch of a slot and its use
+    AHEAD = 16              # values between the prefetch of a slot and its use
 
-# Others must not be able to choose values whose hashes collide. No result depends on these numbers.
+# Random, so that nobody can choose values whose hashes collide. No result depends on these numbers.
 cdef uint64_t SECRET = int.from_bytes(os.urandom(8), "little") | 1
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
 
-# What stands for all NaNs, of any width.
+# The bytes that stand for all NaNs, of any width.
 cdef const uint8_t* NAN_BYTES = <const uint8_t*> b"\xff\xff\xff\xff\xff\xff\xff\xff"
 cdef const uint8_t* BOOLS = <const uint8_t*> b"\x00\x01"
 cdef const uint8_t* EMPTY = <const uint8_t*> b""
 
 
 cdef struct ValueBytes:
-    # The bytes by which a value is known.
+    # The bytes that identify a value.
     const uint8_t* data     # NULL: null
     int64_t size
 
@@ -73,7 +73,7 @@ cdef inline bint bytes_equal(const uint8_t* p, const uint8_t* q, int64_t size) n
 
 
 cdef inline const uint8_t* canonical(const uint8_t* p, int32_t width) noexcept nogil:
-    """The bytes by which a floating-point value of `width` bytes is known."""
+    """Return the bytes that identify a floating-point value of `width` bytes; they are the same for all NaNs."""
     if width == 8:
         return NAN_BYTES if load_u64(p) << 1 > <uint64_t> 0x7FF << 53 else p
     if width == 4:
@@ -86,7 +86,7 @@ cdef inline const uint8_t* canonical(const uint8_t* p, int32_t width) noexcept n
 
 cdef inline int flat_word(const ColumnsData* d, int32_t f, int32_t float_width, int64_t at, ValueBytes* word,
                           Fault* fault) noexcept nogil:
-    """The bytes of value `at`, which is valid, of a field without children."""
+    """Find the bytes that identify value `at`, which is valid, of a field without children."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     if field.layout == LAYOUT_FIXED:
         word.size = field.width
@@ -169,7 +169,7 @@ cdef inline int keep_var(BuilderMemory g, const FieldPlan* field, int32_t width,
 
 
 cdef int keep_flat(BuilderMemory g, int64_t ordinal, const ValueBytes* word, Fault* fault) noexcept nogil:
-    """Append a value, or null, behind the `ordinal` values so far; `finish_flat` does the rest."""
+    """Append a value, or null, behind the `ordinal` values so far; `finish_flat` sets lengths and validity."""
     cdef const FieldPlan* field = &g.p.fields[0]
     cdef int32_t buffer = field.first_buffer + 1
     if field.layout == LAYOUT_FIXED:
@@ -194,7 +194,7 @@ cdef int keep_flat(BuilderMemory g, int64_t ordinal, const ValueBytes* word, Fau
 
 
 cdef int finish_flat(MemoTable t, BuilderMemory g, int64_t before, Fault* fault) noexcept nogil:
-    """Lengths and the validity bitmap, in which one value at most is null."""
+    """Set the lengths and the validity bitmap, in which at most one value is null."""
     cdef int32_t first = g.p.fields[0].first_buffer
     cdef int64_t size = bitmap_bytes(t.count)
     g.length = g.nodes[0].length = t.count
@@ -218,7 +218,7 @@ cdef int finish_flat(MemoTable t, BuilderMemory g, int64_t before, Fault* fault)
 
 
 cdef int reserve_values(MemoTable t, int64_t extra, Fault* fault) noexcept nogil:
-    """Room for `extra` more values."""
+    """Make room for `extra` more values."""
     cdef int64_t needed = t.count + extra, i
     cdef uint64_t slot, mask = t.mask if t.slots != NULL else SMALLEST - 1
     cdef void* slots
@@ -237,7 +237,7 @@ cdef int reserve_values(MemoTable t, int64_t extra, Fault* fault) noexcept nogil
     free(t.slots)
     t.slots = <Slot*> slots
     t.mask = mask
-    # In the order of the values: whoever takes the last ones back finds the others where they would be.
+    # Insert in the order of the values, so that `shrink` can remove the last ones without moving the others.
     for i in range(t.count):
         if i + AHEAD < t.count:
             prefetch(&t.slots[t.hashes[i + AHEAD] & mask])
@@ -257,7 +257,7 @@ cdef inline bint holds_spelled(MemoTable t, int64_t ordinal, const ValueBytes* w
 
 cdef inline int64_t find(MemoTable t, BuilderMemory g, uint64_t hash, const ValueBytes* word,
                          uint64_t* slot) noexcept nogil:
-    """Ordinal of a value; -1 for a new one, and then the slot for it."""
+    """Return the ordinal of a value; -1 for a new one, and set `slot` to the slot for it."""
     cdef uint64_t i = hash & t.mask
     cdef uint32_t tag = <uint32_t> (hash >> 32)
     cdef int64_t ordinal
@@ -272,7 +272,7 @@ cdef inline int64_t find(MemoTable t, BuilderMemory g, uint64_t hash, const Valu
 
 
 cdef inline int64_t add_slot(MemoTable t, uint64_t hash, uint64_t slot) noexcept nogil:
-    """Number a new value."""
+    """Give a new value the next number, and return it."""
     t.slots[slot].tag = <uint32_t> (hash >> 32)
     t.slots[slot].place = <uint32_t> (t.count + 1)
     t.hashes[t.count] = hash
@@ -308,7 +308,7 @@ cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t s
         n = min(HASHED_AT_ONCE, count - done)
         if reserve_values(t, n, fault) < 0:
             return -1
-        # A large table is out of the caches: the fetches of a block run side by side.
+        # A large table is not in the caches: the slots of all values of a block are fetched at the same time.
         for k in range(n):
             if all_null or (bits != NULL and not get_bit(bits, at + k)):
                 words[k] = ValueBytes(NULL, 0)
@@ -330,7 +330,7 @@ cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t s
             ordinal = find(t, g, hashes[k], &words[k], &slot)
             if ordinal < 0:
                 if t.float_width:
-                    # A NaN is known by other bytes than its own, and kept with its own.
+                    # A NaN is identified by NAN_BYTES, but stored with its own bytes.
                     words[k].data = (d.extents[d.plan.fields[0].first_buffer + 1].data
                                      + (at + k) * t.float_width)
                 if keep_flat(g, t.count, &words[k], fault) < 0:
@@ -344,7 +344,7 @@ cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t s
 
 cdef int add_numbers(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
                      int64_t* mapping, Fault* fault) noexcept nogil:
-    """The same for values of 8 bytes, all valid, that are no floating-point numbers: mostly keys."""
+    """Add values of 8 bytes, all valid, that are no floating-point numbers; most of these are keys."""
     cdef uint64_t hashes[HASHED_AT_ONCE]
     cdef int32_t buffer = d.plan.fields[0].first_buffer + 1
     cdef const loose_u64* values = (<const loose_u64*> d.extents[buffer].data) + d.nodes[0].offset + start
@@ -393,7 +393,7 @@ cdef struct Tree:
     int64_t id              # of the dictionary
     Tree* below             # per ordinal of Plan.dictionaries
     int64_t n_below
-    bint numbered           # the values of a table: each once, so that its number says which it is ...
+    bint numbered           # they are the values of a table, each once, so that a number identifies a value ...
     int64_t null_at         # ... and the number of null, -1: none
 
 
@@ -414,9 +414,9 @@ cdef inline int write_tag(Spelling* s, uint8_t tag, Fault* fault) noexcept nogil
 
 
 cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
-    """Append the spelling of one element: 0 for null, else 1 and what its type has.
+    """Append the spelling of one element: 0 for null, else 1 and the bytes that its type asks for.
 
-    Sizes stand before what they count, so that no spelling begins another one.
+    Sizes stand before the bytes or elements that they count, so that no spelling is the beginning of another one.
     """
     cdef const FieldPlan* field = &t.d.plan.fields[f]
     cdef const uint8_t* bits = validity(t.d, f)
@@ -432,7 +432,7 @@ cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault
     if is_union(layout):
         if member_at(t.d, f, at, &child, &start, fault) < 0:
             return -1
-        # Equal types number their fields alike.
+        # The distance from the union names the child: equal types number their fields alike.
         child -= f
         if write_tag(out, 1, fault) < 0 or write_bytes(out, <const uint8_t*> &child, 4, fault) < 0:
             return -1
@@ -480,7 +480,7 @@ cdef int spell_run(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* f
 
 
 cdef int spell_encoded(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
-    """The value that a valid index stands for, be it null."""
+    """Append the spelling of the value that a valid index stands for; it may be null."""
     cdef const Tree* below = &t.below[t.d.plan.fields[f].dictionary]
     cdef int64_t index = 0
     if below.d == NULL:
@@ -492,7 +492,7 @@ cdef int spell_encoded(const Tree* t, int32_t f, int64_t at, Spelling* out, Faul
             return write_tag(out, 0, fault)
         return -1 if write_tag(out, 1, fault) < 0 else write_bytes(out, <const uint8_t*> &index, 4, fault)
     if spell(below, 0, below.d.nodes[0].offset + index, out, fault) < 0:
-        # Whoever puts the fault into words knows the fields of the outermost plan.
+        # The caller raises the fault with the outermost plan, so it must name a field of that plan.
         fault.field = f
         fault.buffer = -1
         return -1
@@ -502,7 +502,7 @@ cdef int spell_encoded(const Tree* t, int32_t f, int64_t at, Spelling* out, Faul
 cdef int fill_tree(Columns columns, Tree* tree, tuple tables) except -1:
     """Fill an empty tree, which `free_tree` frees, also after an exception.
 
-    `tables`: those whose values the dictionaries are, None: dictionaries of any kind.
+    `tables`: the tables whose values the dictionaries are; None: dictionaries of any kind.
     """
     cdef int64_t i, n = len(columns.plan.dictionaries)
     tree.d = &columns.d
@@ -557,7 +557,7 @@ cdef Budget new_budget(int64_t slack, str where):
 
 
 cdef int64_t count_value_bytes(Columns columns, int64_t count):
-    """Bytes of `count` of the values, as far as their number tells, without those of their dictionaries."""
+    """Estimate the bytes of `count` of the values from their share in all, without the bytes of dictionaries."""
     cdef int64_t total = 0
     cdef int32_t i
     for i in range(columns.d.n_extents):
@@ -570,9 +570,9 @@ cdef int64_t count_value_bytes(Columns columns, int64_t count):
 
 cdef int append_run(ColumnsBuilder g, ColumnsData* piece, const Node* whole, int64_t first, int64_t count,
                     PyObject* owner, int64_t* left, Fault* fault) noexcept nogil:
-    """Append `count` rows of a one-column piece; `whole` is its node, `piece.nodes` are ours to change.
+    """Append `count` rows of a one-column piece; `whole` is its node, `piece.nodes` is a copy that is changed here.
 
-    List views and unions bring all elements between those that they name: what comes is counted too.
+    List views and unions bring all elements between those that they refer to, so the bytes that come are counted, too.
     """
     cdef int64_t before
     if count == 0:
@@ -590,7 +590,7 @@ cdef int append_run(ColumnsBuilder g, ColumnsData* piece, const Node* whole, int
 
 cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* nodes, int64_t start, int64_t count,
                      int64_t* mapping, PyObject* owner, Fault* fault) noexcept nogil:
-    """Add nested values, new ones that lie together in one append; `nodes` is room for a copy of the nodes."""
+    """Add nested values; new ones that follow each other are appended at once. `nodes` has room for a copy of nodes."""
     cdef ColumnsData piece = tree.d[0]
     cdef ValueBytes word
     cdef int64_t ordinal, first = start, pending = 0, end, i
@@ -598,7 +598,7 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
     memcpy(nodes, tree.d.nodes, tree.d.plan.n_fields * sizeof(Node))
     piece.nodes = nodes
     for i in range(start, start + count):
-        # Behind the values so far, where it stays if it is new.
+        # Spell the value behind those so far, where it stays if it is new.
         end = t.spelled.size
         if (reserve_values(t, 1, fault) < 0
                 or spell(tree, 0, tree.d.nodes[0].offset + i, &t.spelled, fault) < 0):
@@ -624,7 +624,7 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
 
 
 cdef class MemoTable:
-    """The distinct values of one column, numbered as they first came; null is one of them. One thread at a time."""
+    """The distinct values of one column, numbered as they first came; null is one of them. For one thread at a time."""
 
     def __cinit__(self, Plan plan not None):
         cdef const FieldPlan* field
@@ -657,7 +657,7 @@ cdef class MemoTable:
         if count == 0:
             return 0
         if self.flat:
-            # Everything that changes here is nobody else's.
+            # No other thread has the memory that changes here.
             with nogil:
                 found = add_flat(self, builder, &values.d, start, count, mapping, &fault)
         else:
@@ -713,11 +713,11 @@ cdef class MemoTable:
         self.builder.restore()
 
     cdef int64_t null_number(self):
-        """Ordinal of null, -1: there is none."""
+        """Return the ordinal of null; -1: there is none."""
         return self.null_at if self.flat else self.spelled_null
 
     cdef Columns snapshot(self):
-        """The values so far, in memory that later ones leave alone."""
+        """Return the values so far, in memory that later values do not change."""
         return self.builder.snapshot()
 
     # For Python: tests and measurements.

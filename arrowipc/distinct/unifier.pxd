@@ -1,4 +1,4 @@
-# One dictionary out of many: the number that each value of theirs has in it, and indices that follow.
+# One dictionary out of many: the number that each of their values has in it, and indices transposed to these numbers.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -12,13 +12,13 @@ from arrowipc.inline.room cimport Room
 @cython.final
 cdef class TransposeMap:
     """The number that each value of one dictionary has in a table."""
-    cdef Columns dictionary         # None: whoever calls `add_data` keeps it
+    cdef Columns dictionary         # None: the caller of `add_data` keeps it
     cdef int64_t count              # values that have numbers
-    cdef bint identity              # each has the number that it has in the dictionary
+    cdef bint identity              # each of them has the same number in the dictionary
     cdef Room room
 
     cdef const int64_t* numbers(self) noexcept nogil
-    # Number the values behind the first `count` as well. `values`: the dictionary as the table wants it.
+    # Number the values behind the first `count`, too. `values`: the dictionary as `Unifier.to_add` returns it.
     cdef int add(self, MemoTable table, Columns dictionary, Columns values) except -1
     # The same without Python, for a flat table. -1: `fault`.
     cdef int add_data(self, MemoTable table, const ColumnsData* values, Fault* fault) noexcept nogil
@@ -32,10 +32,10 @@ cdef class Unifier:
     cdef list encoded               # fields of `plan` with dictionaries of their own
     cdef tuple below                # Unifier, per plan.dictionaries
     cdef MemoTable table
-    cdef list recent                # TransposeMap, the last one first: what is numbered already ...
+    cdef list recent                # TransposeMap of each dictionary that has numbers already, the last one first ...
     cdef int64_t version            # ... in a table of this version
-    cdef Columns whole              # what `values` returned last
-    cdef bint fresh                 # values came that no delta brought, since whoever asks has set it to False
+    cdef Columns whole              # the last result of `values`
+    cdef bint fresh                 # values came that no delta brought, since the caller last set this to False
 
     # Number the values of a dictionary. `place`: of the field that it belongs to, see `place_path`.
     cdef TransposeMap add(self, Columns dictionary, tuple place)
@@ -54,7 +54,7 @@ cdef list encoded_fields(Plan plan)
 # Dotted path of a field. A place is (place of the dictionary around the field or None, plan, field).
 cdef str place_path(tuple place)
 
-# `columns` with the indices of their encoded `fields` transposed by `maps` (TransposeMap; None: all must be null).
+# Return `columns` with the indices of their encoded `fields` transposed by `maps` (TransposeMap; None: all are null).
 cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tuple dictionaries, int64_t start,
                         int64_t count, tuple outer, Budget budget)
 
@@ -62,6 +62,6 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
 # in `width` bytes each; zeros where null. -1: `fault`, FAULT_FULL for a number above `limit`.
 cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count, const int64_t* numbers,
                    int64_t n_values, uint8_t* out, int32_t width, int64_t limit, Fault* fault) noexcept nogil
-# Whether such indices, where they are not null, lie in a dictionary of `n_values`. -1: `fault`.
+# Check that such indices, unless they are null, lie in a dictionary of `n_values`. -1: `fault`.
 cdef int check_used_indices(const ColumnsData* d, int32_t f, int64_t start, int64_t count, int64_t n_values,
                        Fault* fault) noexcept nogil

@@ -1,9 +1,9 @@
-"""One dictionary out of many: each value has one number in it, and indices follow the numbers.
+"""One dictionary out of many: each value has one number in it, and indices are transposed to these numbers.
 
 Payload columns and writers use the same `Unifier`: a `MemoTable` numbers the values, a `TransposeMap` keeps the numbers
 that the values of one dictionary have. Dictionaries come again and again, or grow: a value that has a number is not
 looked up a second time. Where dictionaries refer to dictionaries, the inner ones are unified first, and the indices in
-the values of the outer ones follow them.
+the values of the outer ones are transposed, too.
 """
 
 cimport cython
@@ -32,7 +32,7 @@ from arrowipc.errors import UnsupportedError, UsageError
 
 cdef enum:
     MOST_RECENT = 8     # dictionaries whose numbers are kept
-    NUMBER_BYTES = 32   # that the number of a value takes, in all tables of numbers
+    NUMBER_BYTES = 32   # the bytes that the number of a value takes, in all tables of numbers together
 
 
 class IndicesFull(UsageError):
@@ -42,7 +42,7 @@ class IndicesFull(UsageError):
 # -- indices ----------------------------------------------------------------------------------------------------
 
 cdef struct Move:
-    # Indices on their way from one buffer to another.
+    # The arguments of transposing indices from one buffer to another.
     const uint8_t* bits
     const uint8_t* source
     uint8_t* out            # of row `start`
@@ -51,11 +51,11 @@ cdef struct Move:
     const int64_t* numbers
     uint64_t count          # values of the dictionary
     int64_t limit           # largest index that may be written
-    int64_t mask            # what an index has of the word that load_int makes
+    int64_t mask            # the bits of an index in the word that load_int returns
 
 
 cdef inline bint move_all(const Move* m, int32_t width, int32_t written) noexcept nogil:
-    """Whether all indices could be transposed; `first_wrong` finds out which could not."""
+    """Transpose all indices, and return whether all could be; `first_wrong` finds the first that could not."""
     cdef const uint8_t* bits = m.bits
     cdef const uint8_t* source = m.source
     cdef uint8_t* out = m.out
@@ -72,7 +72,7 @@ cdef inline bint move_all(const Move* m, int32_t width, int32_t written) noexcep
             wrong |= number > limit
             store_int(out, i - m.start, written, number)
     else:
-        # Nulls lie anywhere: a branch would be taken wrong too often.
+        # Nulls may be anywhere: a branch would be mispredicted too often.
         for i in range(m.start, m.stop):
             valid = -<int64_t> get_bit(bits, i)
             index = load_int(source, i, width) & mask & valid
@@ -109,10 +109,10 @@ cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count
     m.numbers = numbers
     m.count = <uint64_t> n_values
     m.limit = limit
-    # Unsigned ones of 8 bytes above 2^63 turn negative and are refused.
+    # Unsigned indices of 8 bytes from 2^63 on become negative and are refused.
     m.mask = -1 if signed or field.width == 8 else largest(field.width, False)
     if n_values == 0:
-        # No value to stand in for those outside the dictionary: all must be null.
+        # There is no number that `move_all` could read for a wrong index or a null: all indices must be null.
         moved = False
         memset(out, 0, count * width)
     elif field.width != width:
@@ -129,7 +129,7 @@ cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count
         return 0
     stopped = first_wrong(&m, field.width)
     if stopped == m.stop:
-        # Without values all are null. With some, memory changed since they were looked at: not all may be written.
+        # Without values, all indices are null. Else the memory has changed since `move_all`: some may not be written.
         return fail(fault, FAULT_INDEX, f, 1, start, n_values, n_values) if n_values else 0
     index = load_int(m.source, stopped, field.width) & m.mask
     if index < 0 or index >= n_values:
@@ -143,7 +143,7 @@ cdef int check_used_indices(const ColumnsData* d, int32_t f, int64_t start, int6
     cdef const uint8_t* bits = validity(d, f)
     cdef const uint8_t* p = d.extents[field.first_buffer + 1].data + start * field.width
     cdef int64_t i, index = 0, low = 0, high = 0
-    # Nulls mostly have a good index too. Unsigned ones from 2^63 on are negative here: the loop decides about these.
+    # Nulls mostly have a valid index, too. Unsigned indices from 2^63 on are negative here, and left to the loop.
     if (n_values and integer_bounds(p, field.width, field.flags & FIELD_SIGNED, count, NULL, 0, &low, &high)
             and 0 <= low <= high < n_values):
         return 0
@@ -162,7 +162,7 @@ cdef str place_path(tuple place):
     cdef list parts = []
     if place[0] is None:
         return field_path(plan, field)
-    # The column of a dictionary's plan is the field that it belongs to.
+    # The column of a dictionary's plan stands for the field that the dictionary belongs to.
     while plan.d.fields[field].parent >= 0:
         parts.append(field_name(plan, field))
         field = plan.d.fields[field].parent
@@ -195,7 +195,7 @@ cdef int spread(const ColumnsData* d, int64_t start, int64_t count, Span* spans,
 
 
 cdef Columns twin(Columns columns, Plan plan, tuple dictionaries):
-    """The same columns again, in tables that may be changed."""
+    """Return the same columns in other tables, which may be changed."""
     cdef Columns out = (RecordBatch if type(columns) is RecordBatch else Columns).__new__(
         RecordBatch if type(columns) is RecordBatch else Columns)
     out.share(columns, plan)
@@ -220,10 +220,10 @@ cdef int raise_index_fault(const Fault* fault, Columns columns, tuple dictionari
 
 cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tuple dictionaries, int64_t start,
                         int64_t count, tuple outer, Budget budget):
-    """Only rows start .. start + count are transposed; other indices mean nothing. The result has `plan`, which is of
-    the same shape, and `dictionaries`; a batch in which no index changes is returned itself. `outer`: the place
-    of the dictionary that `columns` are, None for a batch. `budget` (or None) pays an eighth of the indices: children
-    that are used in any order may be rewritten as a whole whenever a delta comes.
+    """Only rows start .. start + count are transposed; other indices have no meaning. The result has `plan`, which is
+    of the same shape, and `dictionaries`; a batch in which no index changes is returned itself. `outer`: the place of
+    the dictionary that `columns` are, None for a batch. An eighth of the indices' bytes is spent from `budget` (or
+    None): children that are used in any order may be rewritten as a whole whenever a delta comes.
     """
     cdef Columns out = None
     cdef TransposeMap map
@@ -307,7 +307,7 @@ cdef class TransposeMap:
         return 0
 
     cdef void note(self, int64_t count) noexcept nogil:
-        """So many values have numbers now."""
+        """Note that the first `count` values have numbers."""
         cdef const int64_t* numbers = self.numbers()
         cdef bint identity = self.identity
         cdef int64_t i
@@ -320,14 +320,14 @@ cdef class TransposeMap:
 cdef class Unifier:
     cdef int check_version(self) except -1:
         if self.version != self.table.version:
-            # Values were taken back: their numbers may stand for others by now.
+            # `restore` has removed values, whose numbers may stand for others by now.
             self.version = self.table.version
             self.recent = []
             self.whole = None
         return 0
 
     cdef TransposeMap find(self, Columns dictionary):
-        """The numbers of a dictionary that begins with this one, or that this one begins with; None: not recent."""
+        """Return the numbers of a recent dictionary that begins with this one, or begins this one; None: none does."""
         cdef TransposeMap known
         cdef Columns longer, shorter
         self.check_version()
@@ -353,7 +353,7 @@ cdef class Unifier:
         if found is None:
             found = TransposeMap.__new__(TransposeMap)
         else:
-            # Until all of its values have numbers it is not to be found.
+            # Nobody must find the map until all values have numbers: adding them may raise.
             self.recent.remove(found)
             delta = begins_with(dictionary, found.dictionary) == BEGINS_DELTAS
         values = self.to_add(dictionary, found.count, place)
@@ -365,7 +365,7 @@ cdef class Unifier:
         return found
 
     cdef Columns to_add(self, Columns dictionary, int64_t known, tuple place):
-        """A dictionary as the table wants it: values refer to what is below by the numbers that it has there."""
+        """Return a dictionary for the table: indices in its values are transposed to the unified inner dictionaries."""
         cdef int64_t more = dictionary.d.length - known, size = 0
         cdef Columns below
         cdef int32_t i
@@ -373,7 +373,7 @@ cdef class Unifier:
         for i in range(dictionary.d.n_extents):
             size += dictionary.d.extents[i].size
         if size < dictionary.d.length and not self.table.earns:
-            # Values may take no bytes at all; their numbers do.
+            # Values may take no bytes at all, but their numbers take some.
             self.table.budget.spend(NUMBER_BYTES * more)
         if not self.below:
             return dictionary
@@ -418,9 +418,9 @@ cdef Unifier unifier_of(DictionaryPlan dictionary, dict known, Budget budget, bi
 
 
 def unify(tuple pieces, set ordinals):
-    """The same columns with indices that count through one dictionary of distinct values for each of `ordinals`.
+    """Return the columns with indices into one dictionary of distinct values for each of `ordinals`.
 
-    Returns them, and these dictionaries by ordinal, which the columns themselves do not have.
+    Also returns these dictionaries, by ordinal: columns whose indices did not have to change keep their own ones.
     """
     cdef Plan plan = (<Columns> pieces[0]).plan
     cdef Budget budget = new_budget(SPELLED_LEAST, "")

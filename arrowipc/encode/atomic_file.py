@@ -1,4 +1,4 @@
-"""Files that take their name when they are complete, and are removed when they never are.
+"""Files that get their name when they are complete, and are removed if they are never completed.
 
 A destination holds the old complete file or the new complete file at every moment; a process that is killed
 leaves at most a hidden ``.<name>.<pid>.<random>.tmp`` beside it.
@@ -22,9 +22,9 @@ from arrowipc.sources.source import file_path
 
 #: File names have 255 bytes on the file systems that people use; the temporary name needs some of them.
 LONGEST_NAME = 200
-#: Seconds to wait for others who look at a file of the same folder and replace it: each takes less than a millisecond.
+#: Seconds to wait for other processes that check and replace a file of the same folder, each in under a millisecond.
 LONGEST_TURN = 10.0
-#: What is wrong where a stream has a writer.
+#: The reason of the error if a stream has another writer.
 IN_USE = "in use by another writer"
 
 
@@ -33,16 +33,16 @@ def named(path: str) -> Iterator[None]:
     """Let the OSErrors of a block name the caller's path, not the temporary one."""
     try:
         yield
-    except ArrowIpcError:  # TruncatedError is an OSError too, and says what it has to
+    except ArrowIpcError:  # TruncatedError is an OSError too, and has its own message
         raise
     except OSError as error:
         raise type(error)(error.errno, error.strerror, path) from None
 
 
 class KnownPath(os.PathLike[str]):
-    """A path, and which file was there before it was read: `NewFile` replaces this file and no other one.
+    """A path, and the file that was there before it was read: `NewFile` replaces this file and no other one.
 
-    The file is held until then, so that no other one gets the number of its inode.
+    The file is held open until then, so that no other one gets the number of its inode.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -51,14 +51,14 @@ class KnownPath(os.PathLike[str]):
         with suppress(FileNotFoundError):
             # O_PATH of Linux needs no permission to read, and has no effect on a pipe or device.
             self._file = Descriptor(path, getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK))
-        #: What is known of the file; None if there was none.
+        #: The status of the file; None if there was none.
         self.found: os.stat_result | None = None if self._file is None else os.fstat(self._file.fileno())
 
     def __fspath__(self) -> str:
         return self._path
 
     def is_at(self, path: str) -> bool:
-        """Whether the file, unchanged, is what a path leads to; of no file, whether there is still none."""
+        """Return whether a path still leads to the file, unchanged; if there was none, whether there is still none."""
         try:
             now = os.stat(path)
         except FileNotFoundError:
@@ -67,13 +67,13 @@ class KnownPath(os.PathLike[str]):
         return self.found is not None and all(getattr(now, name) == getattr(self.found, name) for name in kept)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
 
 class NewFile:
-    """A regular file that takes its name when it is complete; `durable`: when it is on the disk.
+    """A regular file that gets its name when it is complete; `durable`: when it is on the disk.
 
     A symbolic link is followed. If another file than that of a `KnownPath` is there at the end, both stay.
     """
@@ -96,7 +96,8 @@ class NewFile:
         temporary = os.path.join(self._directory, f".{short}.{os.getpid()}.{os.urandom(6).hex()}.tmp")
         mode = 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o666
         self._temporary = _Temporary(temporary)
-        # Also when nobody closes the writer, and when the interpreter ends. First, because a signal may raise anywhere.
+        # Also if nobody closes the writer, or the interpreter ends, the file is removed. This comes first, because a
+        # signal may raise anywhere.
         self._forgotten = weakref.finalize(self, _forget, self._temporary, self._name)
         try:
             with named(self._name):
@@ -120,7 +121,7 @@ class NewFile:
                 self._known.close()
 
     def _complete(self) -> None:
-        # Opened before anything changes: a directory that cannot be synced is an error while the old file is there.
+        # The directory is opened first: if it cannot be synced, that is an error while the old file is still there.
         with self._opened_directory() as directory:
             if self._durable:
                 os.fsync(self.descriptor)
@@ -141,9 +142,9 @@ class NewFile:
             return nullcontext()
 
     def _replace(self, directory: Descriptor | None) -> OSError | None:
-        """Take the place of the old file; where that cannot be, keep the new one too, and return why.
+        """Replace the old file; if that is not possible, keep the new one, too, and return why.
 
-        Whoever replaces any file there waits a moment for others; whoever replaces one that is known, for longer.
+        If any file may be replaced, wait a moment for other processes; if only a known one may be, wait longer.
         """
         known, wait = self._known, LONGEST_LOOK if self._known is None else LONGEST_TURN
         with (
@@ -165,7 +166,7 @@ class NewFile:
         return OSError(code, f"{reason}: it stays as it is, and the complete new file is kept as {kept!r}")
 
     def discard(self) -> None:
-        """Remove what was written; the destination stays as it was."""
+        """Remove the new file; the destination stays as it was."""
         self._temporary.remove()
         self._forgotten.detach()
         if self._known is not None:
@@ -173,7 +174,7 @@ class NewFile:
 
 
 class _Temporary:
-    """The file under its first name, and the descriptor that writes it."""
+    """The file under its temporary name, and the descriptor that writes it."""
 
     def __init__(self, path: str) -> None:
         self._file: Descriptor | None = None
@@ -189,10 +190,10 @@ class _Temporary:
             self._file.close()
 
     def remove(self) -> bool:
-        """Close and remove the file; False in a forked child, which has it open too but no say in it."""
+        """Close and remove the file; return False in a forked child, which has it open, too, but does not own it."""
         if os.getpid() != self._owner:
             return False
-        # The caller hears of what made us give up, not of what it did to these.
+        # The caller gets the error for which the file is given up, not those of these two calls.
         with suppress(OSError):
             self.close()
         with suppress(OSError):
@@ -212,7 +213,7 @@ def _forget(temporary: _Temporary, name: str) -> None:
 
 
 def _old_file(target: str, name: str) -> os.stat_result | None:
-    """Find what a new file will replace; None when there is nothing."""
+    """Return the status of the file that a new one will replace; None if there is none."""
     if os.path.islink(target):
         raise _error(errno.ELOOP, name)  # realpath() follows all links but those that lead nowhere
     try:
@@ -220,7 +221,7 @@ def _old_file(target: str, name: str) -> os.stat_result | None:
     except OSError:
         return None
     if not os.access(target, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        # The rename needs no permission for the file itself, and whoever took it away meant something by that.
+        # The rename needs no permission for the file itself, but a file that is read-only is meant to stay.
         raise _error(errno.EACCES, name)
     return old
 
@@ -236,7 +237,7 @@ def _look_like(descriptor: int, old: os.stat_result) -> None:
 
 
 def sync_directory(directory: Descriptor) -> None:
-    """Bring a new name to the disk."""
+    """Write the new name of a file, which is in its directory, to the disk."""
     try:
         os.fsync(directory.fileno())
     except OSError as error:
@@ -250,7 +251,7 @@ def _error(code: int, name: str) -> OSError:
 
 
 class OpenFile:
-    """Something that is there and is not a regular file, such as a pipe or a device: written to directly."""
+    """An existing thing that is no regular file, such as a pipe or a device; it is written to directly."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._name = os.fsdecode(path)
@@ -260,7 +261,7 @@ class OpenFile:
 
     @staticmethod
     def fits(path: str | os.PathLike[str]) -> bool:
-        """Whether there is such a thing under this path."""
+        """Return whether a path leads to such a thing."""
         try:
             mode = os.stat(os.fspath(path)).st_mode  # a number would be a descriptor
         except OSError:
@@ -307,16 +308,16 @@ class RemoteFile:
     def __init__(self, system: Any, path: str) -> None:
         self._system = system
         self._path = path
-        # Memory has no files that are deferred: they show what was written so far, beginning with nothing.
+        # The memory file system defers no files: they would show what was written so far, at first nothing.
         self._renamed = system.protocol == "memory" or "memory" in tuple(system.protocol)
         self._first = f"{path}.{os.urandom(6).hex()}.tmp" if self._renamed else path
         self._file: Any = system.open(self._first, "wb", autocommit=False)
-        # Else the next transaction that somebody runs there would commit our file once more.
+        # Else the next transaction of this file system would commit our file once more.
         with suppress(AttributeError, ValueError):
             system.transaction.files.remove(self._file)
 
     def write(self, data: Any) -> Any:
-        """Take bytes."""
+        """Write bytes."""
         return self._file.write(data)
 
     def commit(self) -> None:
@@ -333,7 +334,7 @@ class RemoteFile:
             raise
 
     def discard(self) -> None:
-        """Forget what was written, as far as the file system can."""
+        """Remove the bytes that were written, as far as the file system can."""
         if self._renamed:
             self._system.rm(self._first)
         elif hasattr(self._file, "discard"):

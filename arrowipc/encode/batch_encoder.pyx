@@ -28,7 +28,7 @@ from arrowipc.errors import UsageError
 
 # -- compressed buffers ----------------------------------------------------------------------------------------------
 
-# Buffers in their stored form: one compressed frame each where that makes them smaller, raw elsewhere.
+# The stored form of a buffer is one compressed frame if that makes it smaller, else the raw buffer.
 #
 # A frame depends on its buffer, the codec and the level only: not on the buffers before it nor on the thread
 # that made it. So a batch has the same stored form however many threads worked on it.
@@ -40,17 +40,17 @@ cdef enum:
     LEAST_LZ4 = 25
     LEAST_ZSTD = 10                 # magic number 4, descriptor 1, content size 1, block header 3, a byte
     LINE = 64
-    # Bytes: below this, handing over the GIL costs more than it gives, at levels that take 50 us for as much.
+    # Bytes: below this, releasing the GIL costs more time than it saves, at levels that take 50 us for so many bytes.
     WORTH_RELEASING = 1 << 14
     QUICK_LEVEL = 3
-    # Bytes: below this, waking a thread costs more than it gives (measured at the default level).
+    # Bytes: below this, waking a thread costs more time than it saves (measured at the default level).
     WORTH_THREADS_LZ4 = 1 << 17
     WORTH_THREADS_ZSTD = 1 << 16
     SPARE_MEMORY = 1 << 22          # bytes that are kept although the batch needs less
 
 
 cdef inline bint accepted(int64_t size, int64_t stored, double savings) noexcept nogil:
-    """Whether `stored` bytes are enough less than `size`."""
+    """Return whether a frame of `stored` bytes is smaller than `size` by the fraction that is asked for."""
     return stored < size and <double> (size - stored) / <double> size >= savings
 
 
@@ -167,7 +167,7 @@ cdef class Compressor(Jobs):
             self.total += extent.size
 
     cdef int place(self) except -1:
-        """Give every job the room that its frame can take at most; lines of memory are not shared by threads."""
+        """Give every job the room that its frame can take at most; frames of threads share no cache lines."""
         cdef int64_t i, total = 0
         cdef uint8_t* target
         cdef CompressJob* job
@@ -192,11 +192,11 @@ cdef class Compressor(Jobs):
         return kept
 
     cdef uint8_t* frame_memory(self, int64_t size) except NULL:
-        """`size` bytes: those of the batch before, unless they are too few, or much too many to hold."""
+        """Return `size` bytes: the memory of the batch before, unless it is too small, or much too large."""
         cdef Memory memory = self.memory
         if memory is None or memory.capacity < size or (
                 memory.capacity > SPARE_MEMORY and memory.capacity // 2 > size):
-            memory = self.memory = None     # goes back first, so that it need not lie beside the new one
+            memory = self.memory = None     # freed first, so that both need not exist at the same time
             memory = self.memory = Memory(size)
         return memory.data
 
@@ -231,13 +231,13 @@ cdef enum:
 
 
 cdef inline void put_offset(uint8_t* base, int64_t field, int64_t target) noexcept nogil:
-    """A field that points forward at a table or vector."""
+    """Write a field that points forward at a table or vector."""
     put32(base + field, target - field)
 
 
 cdef inline void put_vtable(uint8_t* base, int64_t vtable, int64_t table, int64_t size, int32_t n_fields,
                             const int8_t* places) noexcept nogil:
-    """A vtable, and the pointer to it at the start of its table. A place of 0: the field is absent."""
+    """Write a vtable, and the pointer to it at the start of its table. A place of 0: the field is absent."""
     cdef int32_t i
     put16(base + vtable, 4 + 2 * n_fields)
     put16(base + vtable + 2, size)
@@ -247,7 +247,7 @@ cdef inline void put_vtable(uint8_t* base, int64_t vtable, int64_t table, int64_
 
 
 cdef inline void put_envelope(uint8_t* base, int version, int kind, bint pairs) noexcept nogil:
-    """The Message table, without what is known later."""
+    """Write the Message table, without the fields whose values are known later."""
     cdef int8_t[5] places = [AT_VERSION, AT_KIND, AT_HEADER, AT_BODY_LENGTH, AT_PAIRS if pairs else 0]
     put32(base, MESSAGE)
     put_vtable(base, MESSAGE_VTABLE, MESSAGE, 24, 5, places)
@@ -257,7 +257,7 @@ cdef inline void put_envelope(uint8_t* base, int version, int kind, bint pairs) 
 
 
 cdef inline void put_dictionary(uint8_t* base, int64_t id, bint is_delta) noexcept nogil:
-    """The DictionaryBatch table around a RecordBatch at INNER."""
+    """Write the DictionaryBatch table around a RecordBatch at INNER."""
     cdef int8_t[3] places = [AT_ID, AT_DATA, AT_DELTA if is_delta else 0]
     put_vtable(base, HEADER_VTABLE, HEADER, DICTIONARY_SIZE, 3, places)
     put64(base + HEADER + AT_ID, id)
@@ -267,7 +267,7 @@ cdef inline void put_dictionary(uint8_t* base, int64_t id, bint is_delta) noexce
 
 cdef inline int64_t put_batch(uint8_t* base, int64_t vtable, int64_t table, int64_t length, int codec,
                               bint views) noexcept nogil:
-    """The RecordBatch table and, behind it, that of its compression; returns where the vectors may begin."""
+    """Write the RecordBatch table and, behind it, that of its compression; return where the vectors may begin."""
     cdef int8_t[5] places = [AT_LENGTH, AT_NODES, AT_BUFFERS, AT_COMPRESSION if codec >= 0 else 0,
                              AT_VARIADIC if views else 0]
     cdef int8_t[1] codec_place = [4]
@@ -283,7 +283,7 @@ cdef inline int64_t put_batch(uint8_t* base, int64_t vtable, int64_t table, int6
 
 
 cdef inline int64_t put_vector(uint8_t* base, int64_t field, int64_t at, int64_t count) noexcept nogil:
-    """The length of a vector of 8-byte aligned items at the next place; returns where the items begin."""
+    """Write the length of a vector of 8-byte aligned items at the next place; return where the items begin."""
     put_offset(base, field, at + 4)
     put32(base + at, 0)
     put32(base + at + 4, count)
@@ -332,12 +332,12 @@ cdef class Encoder:
         return True
 
     cdef inline int64_t count_buffers(self, const ColumnsData* d) noexcept nogil:
-        """Buffer structs of a message."""
+        """Return the number of Buffer structs of a message."""
         return d.n_extents + <int64_t> (d.plan.n_bitmaps if self.version == MetadataVersion_V4 else 0)
 
     cdef int64_t put_tables(self, const ColumnsData* d, int64_t n_buffers, int codec, bint pairs, bint dictionary,
                             int64_t id, bint is_delta) noexcept nogil:
-        """All of the metadata but custom pairs, where there is room; returns where it ends."""
+        """Write all metadata except custom pairs, for which there must be room; return where it ends."""
         cdef uint8_t* base = self.head + self.metadata_at
         cdef int64_t at, table = INNER if dictionary else HEADER
         memset(base, 0, INNER + BATCH_SIZE + 16)
@@ -355,7 +355,7 @@ cdef class Encoder:
 
     cdef int64_t put_buffers(self, uint8_t* base, int64_t table, int64_t at, const ColumnsData* d,
                              int64_t n_buffers) noexcept nogil:
-        """The Buffer structs; the parts of the body with them."""
+        """Write the Buffer structs, and list the parts of the body."""
         cdef const FieldPlan* field
         cdef int64_t offset = 0, raw = 0, size, alignment = self.alignment
         cdef int32_t f, k, count, extent
@@ -398,7 +398,7 @@ cdef class Encoder:
         return at
 
     cdef int64_t put_plain(self, uint8_t* base, int64_t at, const ColumnsData* d) noexcept nogil:
-        """`put_buffers` where nothing is compressed, left out or moved."""
+        """Do what `put_buffers` does if nothing is compressed, left out or moved."""
         cdef int64_t offset = 0, raw = 0, size, alignment = self.alignment
         cdef int32_t i
         cdef BodyPart* part = self.parts
@@ -419,7 +419,7 @@ cdef class Encoder:
         return at
 
     cdef int64_t put_pairs(self, int64_t at, tuple pairs) except -1:
-        """Message.custom_metadata; returns where it ends, a multiple of 8."""
+        """Write Message.custom_metadata; return where it ends, a multiple of 8."""
         cdef int64_t n = len(pairs), entry, i, size = 4 + 4 * n + 8 + 12 * n + 8
         cdef int8_t[2] places = [4, 8]
         cdef uint8_t* base
@@ -455,7 +455,7 @@ cdef class Encoder:
         return 0
 
     cdef inline void close_head(self, int64_t size, int64_t position) noexcept nogil:
-        """The same, where there is room for one more multiple of the alignment."""
+        """Do the same if there is room for one more multiple of the alignment."""
         cdef int64_t end = self.metadata_at + size
         cdef int64_t pad = padding(position + end, self.alignment)
         memset(self.head + end, 0, pad)
@@ -465,14 +465,14 @@ cdef class Encoder:
         self.head_size = end + pad
 
     cdef bint agrees(self, Message message, int64_t views) except -1:
-        """Whether a RecordBatch message of `views` view columns is as we write it, apart from its custom metadata."""
+        """Return whether a RecordBatch message of `views` view columns is like ours, apart from its custom metadata."""
         cdef BatchHeader header
         cdef Fault fault
         cdef int64_t i, places = message.envelope.body_length
         if message.pieces is not None or message.envelope.version != self.version:
             return False
         if self.version == MetadataVersion_V4 and message.custom_metadata:
-            return False    # Arrow 0.17 announced compression there
+            return False    # Arrow 0.17 stated the compression there
         if open_batch(&message.envelope.header, &header, &fault) < 0:
             raise_fault(&fault)
         if (header.codec != (self.compressor.codec if self.compressor is not None else -1)
@@ -500,14 +500,14 @@ cdef class Encoder:
         put_hex(text + SUM_DIGITS, ~crc)
 
     cdef int wrap_anew(self, Message message, tuple pairs, int64_t position) except -1:
-        """`wrap` with other custom metadata: the tables of a RecordBatch message are written again."""
+        """Do what `wrap` does with other custom metadata: write the tables of a RecordBatch message again."""
         cdef BatchHeader header
         cdef Fault fault
         cdef uint8_t* base
         cdef int64_t at
         if open_batch(&message.envelope.header, &header, &fault) < 0:
             raise_fault(&fault)
-        # Vectors may share bytes where they come from.
+        # The size of the source is not enough: its vectors may share bytes.
         self.reserve(self.metadata_at + HEADER + BATCH_SIZE + 40 + header.nodes.count * FieldNode_SIZE
                      + header.buffers.count * Buffer_SIZE + header.variadic.count * 8, 1)
         base = self.head + self.metadata_at
@@ -522,7 +522,7 @@ cdef class Encoder:
         return self.finish_head(self.put_pairs(at, pairs) if pairs else at, position)
 
     cdef int wrap(self, Message message, int64_t position) except -1:
-        """Make a message that was read ready to go out again; its checksum counts it in another source."""
+        """Encode a message that was read; its checksum, which counts it in the old source, is removed or replaced."""
         cdef int64_t size = round_up(message.metadata_size, 8)
         cdef tuple pairs = read_pairs(&message.envelope.root, Message_custom_metadata), kept
         self.reserve(self.metadata_at + size, 1)
@@ -538,7 +538,7 @@ cdef class Encoder:
         return self.finish_head(size, position)
 
     cdef int reserve(self, int64_t head, int32_t parts) except -1:
-        """Room for `head` bytes and `parts` parts; what is there stays."""
+        """Make room for `head` bytes and `parts` parts; the bytes and parts so far stay."""
         if (reserve_items(<void**> &self.head, &self.head_room, head, 1) < 0
                 or reserve_items(<void**> &self.stored, &self.stored_room, parts, sizeof(BodyPart)) < 0
                 or reserve_items(<void**> &self.parts, &self.parts_room, parts, sizeof(BodyPart)) < 0):
@@ -547,7 +547,7 @@ cdef class Encoder:
 
 
 cdef inline int64_t text_size(bytes text) noexcept:
-    """Bytes of a FlatBuffers string: its length, itself, a NUL, zeros up to a multiple of 4."""
+    """Return the bytes of a FlatBuffers string: its length, the text, a NUL, zeros up to a multiple of 4."""
     return round_up(4 + len(text) + 1, 4)
 
 
@@ -559,14 +559,14 @@ cdef inline int put_text(uint8_t* out, bytes text) except -1:
 
 
 cdef inline int64_t tables_size(const ColumnsData* d, int64_t n_buffers) noexcept nogil:
-    """Bytes of metadata at most, without custom pairs."""
+    """Return the bytes of metadata at most, without custom pairs."""
     return (INNER + BATCH_SIZE + 16 + 8 + <int64_t> FieldNode_SIZE * d.plan.n_fields + 8 + Buffer_SIZE * n_buffers
             + 8 + 8 * <int64_t> d.plan.n_views)
 
 
 cdef inline int64_t copy_vector(uint8_t* base, int64_t field, int64_t at, const Vector* items,
                                 int32_t size) noexcept nogil:
-    """A vector of items of `size` bytes, a multiple of 8; returns where it ends."""
+    """Write a vector of items of `size` bytes, a multiple of 8; return where it ends."""
     at = put_vector(base, field, at, items.count)
     if items.count:
         memcpy(base + at, items.data, items.count * size)
@@ -584,7 +584,7 @@ cdef inline int64_t put_nodes(uint8_t* base, int64_t table, int64_t at, const Co
 
 
 cdef inline int64_t put_variadic(uint8_t* base, int64_t table, int64_t at, const ColumnsData* d) noexcept nogil:
-    """RecordBatch.variadicBufferCounts, one per view field in pre-order."""
+    """Write RecordBatch.variadicBufferCounts, one per view field in pre-order."""
     cdef int32_t i
     if d.plan.n_views == 0:
         return at

@@ -1,4 +1,4 @@
-# What turns batches into the messages of one stream or file.
+# Sinks, and the writer that turns batches into the messages of one stream or file.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, Plan
@@ -11,11 +11,11 @@ from arrowipc.encode.dictionary_writer cimport Emission, WrittenDictionaries
 
 cdef class Sink:
     cdef readonly int64_t position      # bytes taken since it began
-    cdef bint keeps                     # it goes on pointing at the parts after `write`: the writer sets `owners`
+    cdef bint keeps                     # it still points at the parts after `write`: the writer sets `owners`
     cdef object owners
-    cdef public object behind           # what was opened for it: has `commit` and `discard`; None: nothing
+    cdef public object behind           # the file that was opened for it, with `commit` and `discard`; None: no file
 
-    # Takes all of it or raises; after an error nobody knows how much has arrived.
+    # Write the whole message or raise; after an error it is not known how much was written.
     cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1
 
@@ -24,8 +24,8 @@ cdef class EncodeOptions:
     cdef Encoder encoder
     cdef object choice              # None: all columns; else {column name, or "*": whether it is compressed}
     cdef bytes chosen               # the same per field of the writer's plan, see Compressor
-    cdef const uint8_t* chosen_data # ... its bytes; NULL: all are
-    cdef bint untouched             # a body that another writer stored with the same codec may pass as it is
+    cdef const uint8_t* chosen_data # ... its bytes; NULL: all are compressed
+    cdef bint untouched             # a body that another writer stored with the same codec may be written as it is
     cdef int choose(self, Plan plan) except -1
 
 
@@ -35,15 +35,15 @@ cdef class BatchWriter:
     cdef EncodeOptions encode_options
     cdef Encoder encoder            # encode_options.encoder
     cdef readonly bint is_file
-    cdef object deltas              # None: as deltas what came as deltas
+    cdef object deltas              # None: values that came as deltas are written as deltas
     cdef bint unify
     cdef int64_t coalesce_rows
     cdef bint allow_64bit
-    cdef object annotate            # None: batches go out with the metadata that they bring
-    cdef Plan plan                  # None: nothing has said yet what the batches are
+    cdef object annotate            # None: batches keep the metadata that they have
+    cdef Plan plan                  # None: the schema is not known yet
     cdef object asked               # the Schema that it was begun with, before dictionaries were numbered anew
     cdef Plan accepted              # plan of the last batch that was found to fit
-    cdef bint has_required          # columns that are not nullable
+    cdef bint has_required          # some columns are not nullable
     cdef Truncator truncator
     cdef dict truncators                    # dictionary id -> Truncator of its values
     cdef WrittenDictionaries dictionaries   # None: the schema has none
@@ -54,7 +54,7 @@ cdef class BatchWriter:
     cdef public tuple file_metadata
     cdef object failure             # why nothing more can be written
     cdef bint busy                  # a thread is writing a message
-    cdef readonly bint ended        # closed or abandoned: the sink knows
+    cdef readonly bint ended        # closed or abandoned: the sink was told so
     cdef int64_t num_messages
     cdef int64_t earlier            # messages of the file that is appended to
     cdef int64_t num_record_batches
@@ -82,5 +82,5 @@ cdef class BatchWriter:
     cdef int flush(self) except -1
 
 
-# The first field of truncated columns that a writer refuses: it is too long, or is null where it must not be; -1: none.
+# Return the first field of truncated columns that a writer refuses: it is too long, or must not have nulls; -1: none.
 cdef int32_t refused_field(const ColumnsData* d, bint allow_64bit) noexcept nogil

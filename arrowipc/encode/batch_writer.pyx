@@ -49,7 +49,7 @@ from arrowipc.schemas import Schema, number_from_zero, schema_message
 
 # -- sinks -----------------------------------------------------------------------------------------------------------
 
-# Memory takes one copy of every buffer, a file descriptor none at all: the buffers of a message go to the kernel
+# A sink in memory copies each buffer once, a file descriptor copies none: the buffers of a message go to the kernel
 # in one vector. Objects get large buffers as they are and small ones joined.
 
 cdef extern from "<sys/uio.h>" nogil:
@@ -69,13 +69,13 @@ cdef extern from *:
 
 cdef enum:
     MOST_PIECES = 1024          # of one writev: IOV_MAX of Linux and macOS
-    MOST_AHEAD = 1 << 26        # by which a bytearray grows before it has to
+    MOST_AHEAD = 1 << 26        # the most bytes by which a bytearray grows before it has to
     JOINED = 1 << 16            # objects get buffers smaller than this joined
-    WORTH_LETTING_GO = 1 << 16  # bytes: a copy that others may run beside
+    WORTH_LETTING_GO = 1 << 16  # bytes: copying so many releases the GIL
 
 
 cdef class Sink:
-    """Takes one message after another, each a head and the parts of a body, and is told once how they ended."""
+    """Takes messages, each a head and the parts of a body; at the end it gets one call, `commit` or `discard`."""
 
     cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
                    int64_t alignment, int64_t body_length) except -1:
@@ -86,13 +86,13 @@ cdef class Sink:
         self.write(<const uint8_t*> PyBytes_AS_STRING(data), len(data), NULL, 0, 8, 0)
 
     def commit(self):
-        """All is written: what was opened for it is completed."""
+        """Complete the file that was opened for the sink, because everything is written."""
         behind, self.behind = self.behind, None
         if behind is not None:
             behind.commit()
 
     def discard(self):
-        """What was written is not whole, and nothing follows: what was opened for it is given up."""
+        """Give up the file that was opened for the sink, because it is not complete and nothing follows."""
         behind, self.behind = self.behind, None
         if behind is not None:
             behind.discard()
@@ -109,7 +109,7 @@ cdef class BytearraySink(Sink):
     """Appends to a bytearray."""
 
     cdef bytearray target
-    cdef int64_t room           # of which it is known that the target has the memory
+    cdef int64_t room           # bytes for which the target is known to have memory
 
     def __cinit__(self, bytearray target not None):
         self.target = target
@@ -136,7 +136,7 @@ cdef class BytearraySink(Sink):
 
 
 cdef class MessageSink(Sink):
-    """Keeps messages as objects that point at what was written, for transports that move bodies by themselves."""
+    """Keeps messages as objects that point at the written buffers, for transports that move bodies by themselves."""
 
     cdef list messages
     cdef readonly bint ended    # the end-of-stream marker came
@@ -161,14 +161,14 @@ cdef class MessageSink(Sink):
         return 0
 
     def take(self):
-        """list of Message: those that came since the last call."""
+        """Return the messages that came since the last call, a list of Message."""
         taken = self.messages
         self.messages = []
         return taken
 
 
 cdef class FixedSink(Sink):
-    """Fills memory of a given size, from `start` on; `seek` of a map moves its position behind what was written."""
+    """Fills memory of a given size, from `start` on; `seek` of a map moves its position behind the written bytes."""
 
     cdef Py_buffer view
     cdef bint held
@@ -189,20 +189,20 @@ cdef class FixedSink(Sink):
         self.release()
 
     cpdef release(self):
-        """Let go of the memory."""
+        """Release the memory."""
         if self.held:
             self.held = False
             PyBuffer_Release(&self.view)
 
     def commit(self):
-        """Let go of the memory; the rest is the caller's."""
+        """Release the memory; its unused rest stays as it was."""
         seek, self.seek = self.seek, None
         self.release()
         if seek is not None:
             seek(self.position, os.SEEK_CUR)
 
     def discard(self):
-        """The same: nothing can be taken back."""
+        """Do the same as `commit`: bytes that were written cannot be taken back."""
         self.commit()
 
     cdef int write(self, const uint8_t* head, int64_t head_size, const BodyPart* parts, int32_t n_parts,
@@ -261,7 +261,7 @@ cdef class DescriptorSink(Sink):
                 self.check(errno)
                 continue
             self.position += n
-            # What the kernel did not take goes again.
+            # The pieces that the kernel did not take are written again.
             while first < count and n >= <int64_t> self.pieces[first].iov_len:
                 n -= self.pieces[first].iov_len
                 first += 1
@@ -269,12 +269,12 @@ cdef class DescriptorSink(Sink):
                 self.pieces[first].iov_base = <uint8_t*> self.pieces[first].iov_base + n
                 self.pieces[first].iov_len -= n
             if first < count:
-                # Also a signal cuts a write short, without saying so.
+                # A signal, too, cuts a write short, without an error.
                 PyErr_CheckSignals()
         return 0
 
     cdef int check(self, int code) except -1:
-        """Raise what a failed call stands for, unless it may be tried again."""
+        """Raise the error of a failed call, unless the call may be tried again."""
         if code == EINTR:
             return PyErr_CheckSignals()
         if code == EAGAIN:
@@ -306,12 +306,12 @@ cdef int32_t list_pieces(iovec* out, const uint8_t* head, int64_t head_size, con
 cdef class ObjectSink(Sink):
     """Calls a function with bytes that are only valid during the call, as `file.write` or `socket.sendall` take them.
 
-    It returns how much of them was taken, or None for all.
+    The function returns how many of them it took, or None for all.
     """
 
     cdef object call
     cdef bint raw
-    cdef bytearray scratch      # of joined parts, for a `write` that keeps nothing of what it is given; None: it may
+    cdef bytearray scratch      # memory for joined parts, if `write` is known to keep no reference to it; else None
 
     def __cinit__(self, write, bint raw=False):
         self.call = write
@@ -323,7 +323,7 @@ cdef class ObjectSink(Sink):
                    int64_t alignment, int64_t body_length) except -1:
         cdef int32_t i = 0, first
         cdef int64_t size = head_size
-        # Runs of small parts, the head in front of the first, go joined; large ones as they are.
+        # Small parts that follow each other are joined, with the head before the first; large ones stay as they are.
         while True:
             first = i
             while i < n_parts and stored_size(&parts[i]) < JOINED and size < 16 * JOINED:
@@ -342,7 +342,7 @@ cdef class ObjectSink(Sink):
                          int64_t alignment, int64_t size) except -1:
         cdef bytes joined
         if self.scratch is not None:
-            # Memory that is used again stays in the caches, and is not in the way of what grows beside it.
+            # Memory that is used again stays in the caches, and does not stop memory beside it from growing.
             PyByteArray_Resize(self.scratch, size)
             put_message(<uint8_t*> PyByteArray_AS_STRING(self.scratch), head, head_size, parts, n_parts, alignment)
             return self.hand_over(self.scratch)
@@ -362,7 +362,7 @@ cdef class ObjectSink(Sink):
         try:
             self.hand_over(view)
         finally:
-            # Whoever kept it would look at memory that is used again: they get an error instead.
+            # A view that `write` has kept would show memory that is used again: now it raises an error.
             release(view)
         if lent.exports:
             raise UsageError("write() kept the memory that it was given, which is only valid during the call: keep "
@@ -388,7 +388,7 @@ cdef class ObjectSink(Sink):
 
 
 cdef class Lent:
-    # Memory that an object may look at during one call.
+    # Memory that an object may read during one call.
     cdef const uint8_t* data
     cdef int64_t size
     cdef int64_t exports        # views of it that are alive
@@ -402,7 +402,7 @@ cdef class Lent:
 
 
 cdef int release(object view) except -1:
-    """Release a memoryview, unless something else rests on it."""
+    """Release a memoryview, unless other views of it exist."""
     try:
         view.release()
     except BufferError:
@@ -417,7 +417,7 @@ MAGIC = b"ARROW1"
 
 
 cdef bint is_set(const char* name) noexcept:
-    """Whether an environment variable says 1; by way of C, because small streams are many."""
+    """Return whether an environment variable is set to a text other than 0; uses C, because many streams are small."""
     cdef const char* value = getenv(name)
     return value != NULL and value[0] != 0 and strcmp(value, "0") != 0
 
@@ -435,7 +435,7 @@ cdef class EncodeOptions:
         if metadata_version is None:
             metadata_version = "V4" if is_set("ARROW_PRE_1_0_METADATA_VERSION") else "V5"
         if type(compression) is str and compression in ("lz4", "zstd") or compression is None:
-            codec = compression     # no look at what pyarrow has, which takes an import
+            codec = compression     # most often there is nothing to convert
         else:
             codec, compression_level = codec_and_level(compression, compression_level)
         if isinstance(compression, dict):
@@ -447,7 +447,7 @@ cdef class EncodeOptions:
             self.choice = {name: each is not None for name, each in named.items()}
             codec = codecs.pop() if codecs else None
         if codec is not None and metadata_version == "V4":
-            # pyarrow takes such bodies for raw ones.
+            # pyarrow would read such bodies as raw ones.
             raise UsageError('compression came with metadata_version="V5": readers of "V4" do not know it '
                              "(which is also what ARROW_PRE_1_0_METADATA_VERSION=1 asks for)")
         if checksum and metadata_version == "V4":
@@ -461,7 +461,7 @@ cdef class EncodeOptions:
         self.untouched = self.choice is None and compression_level is None and min_space_savings is None
 
     cdef int choose(self, Plan plan) except -1:
-        """Look the columns of a schema up in the choice."""
+        """Fill `chosen` for the columns of a schema; refuse names in the choice that the schema does not have."""
         cdef int32_t i, f
         cdef bytearray chosen
         if self.choice is None:
@@ -493,12 +493,12 @@ cdef int encode_alone(EncodeOptions encode_options, Truncator truncator, RecordB
 
 
 cdef tuple owners_of(Columns columns, Truncator truncator, Encoder encoder):
-    """What the parts of the message that was just encoded point into."""
+    """Return the owners of the memory that the parts of the message that was just encoded point into."""
     return columns, truncator.keep(), encoder.compressor.keep() if encoder.compressor is not None else None
 
 
 def batch_message(RecordBatch batch not None, **options):
-    """The RecordBatch message of a batch; see `arrowipc.RecordBatch.to_message`."""
+    """Return the RecordBatch message of a batch; see `arrowipc.RecordBatch.to_message`."""
     cdef EncodeOptions encode_options = EncodeOptions(MessageOptions(options))
     cdef Encoder encoder = encode_options.encoder
     cdef Truncator truncator = Truncator(batch.plan)
@@ -510,7 +510,7 @@ def batch_message(RecordBatch batch not None, **options):
 
 
 def batch_size(data, options):
-    """Bytes of the encapsulated RecordBatch message of a batch; see `arrowipc.get_record_batch_size`."""
+    """Return the bytes of the encapsulated RecordBatch message of a batch; see `arrowipc.get_record_batch_size`."""
     cdef RecordBatch batch = as_batch(data)
     cdef EncodeOptions encode_options = EncodeOptions(options)
     encode_alone(encode_options, Truncator(batch.plan), batch)
@@ -528,9 +528,9 @@ cdef Recent recent = Recent(8)      # (schema that was asked for, schema that is
 
 
 cdef object written_schema(object schema):
-    """The schema that a writer declares.
+    """Return the schema that a writer declares.
 
-    The same object for the same object: a schema keeps its message and its plan once they are made, and services
+    The same argument gives the same object: a schema keeps its message and its plan once they are made, and services
     write thousands of small streams with few schemas.
     """
     found = recent.find(identity(instance_of("schema", schema, Schema)))
@@ -538,7 +538,7 @@ cdef object written_schema(object schema):
         return found[1]
     written = schema
     if schema.features or schema.endianness != "little" or schema._plan is not None:
-        # A plan may be that of a reader: of some of the columns, or of another byte order.
+        # The plan of the schema may be that of a reader: of some of the columns, or of another byte order.
         written = schema.__replace__(features=(), endianness="little")
     written = number_from_zero(written)
     recent.keep((schema, written), identity(schema))
@@ -593,9 +593,9 @@ cdef class BatchWriter:
         return 0
 
     cdef int occupy(self) except -1:
-        """Begin a message, of which there is one at a time: encoder, truncators and sink serve no other until its end.
+        """Begin a message. There is one at a time: encoder, truncators and sink serve no other one until its end.
 
-        Not only threads could try: a sink may be an object in Python, which knows its writer.
+        Not only other threads could begin another one: a sink may call Python code that uses this writer.
         """
         self.check_usable()
         self.check_idle()
@@ -603,7 +603,7 @@ cdef class BatchWriter:
         return 0
 
     cdef int fail(self, object error) except -1:
-        """After an error in the middle of a message nobody knows what has arrived."""
+        """End the writer after an error in the middle of a message: it is not known how much of it was written."""
         self.failure = f"an error ended it: {str(error) or type(error).__name__}"
         self.pending = []
         return 0
@@ -615,7 +615,7 @@ cdef class BatchWriter:
 
     @cython.critical_section
     def close(self):
-        """Write what ends the stream or file, and put a file that was made under its name.
+        """Write the end of the stream or file, and give a new file its name.
 
         Raises
         ------
@@ -645,7 +645,7 @@ cdef class BatchWriter:
         if self.failure is None:
             self.failure = str(reason)
         self.pending = []
-        self.check_idle()   # what another thread is writing to must not go away
+        self.check_idle()   # another thread may be writing to the sink
         self.ended = True
         self.sink.discard()
 
@@ -653,7 +653,7 @@ cdef class BatchWriter:
 
     @cython.critical_section
     def begin(self, schema):
-        """Write what comes before the first batch; dictionaries are numbered anew."""
+        """Write the magic of a file and the Schema message; dictionaries are numbered anew."""
         head = MAGIC + b"\0\0" if self.is_file else b""
         self.asked = schema
         schema = written_schema(schema)
@@ -664,7 +664,7 @@ cdef class BatchWriter:
             metadata = without_descriptions(self.file_metadata) + ((PAIR,) if self.encoder.checksum else ())
             message = schema_message(schema, version_name(self.encoder), metadata, self.encoder.legacy)
             if self.encoder.checksum:
-                # Nobody else has these bytes yet.
+                # These bytes may be changed, because nobody else has them yet.
                 sign_alone(<uint8_t*> PyBytes_AS_STRING(message) + self.encoder.metadata_at,
                            len(message) - self.encoder.metadata_at, NULL, 0)
         else:
@@ -729,7 +729,7 @@ cdef class BatchWriter:
 
     @property
     def schema(self):
-        """Schema: of the batches; None before anything has said what they are."""
+        """Schema: of the batches; None if it is not known yet."""
         return None if self.plan is None else plan_schema(self.plan)
 
     # -- batches --
@@ -743,8 +743,8 @@ cdef class BatchWriter:
         batch : RecordBatch, or an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
             Of the writer's schema; metadata may differ. A slice writes only its rows.
         custom_metadata : mapping or pairs of str or bytes, optional
-            Goes into the message. Default: what the batch brought along. Keys that begin with ``arrowipc:`` are left
-            out: what they describe is known to the writer alone.
+            Goes into the message. Default: that of the batch. Keys that begin with ``arrowipc:`` are left out: only
+            the writer knows the things that they describe.
 
         Raises
         ------
@@ -799,7 +799,7 @@ cdef class BatchWriter:
 
     @cython.critical_section
     def write_stored(self, Message message not None, Columns columns not None):
-        """Pass a RecordBatch message on with its body untouched, if it says what we would; False: it does not.
+        """Write a RecordBatch message with its body untouched, if this writer would write the same; else return False.
 
         `columns` are its rows and dictionaries, as `arrowipc.decode.decoders.Decoder.stored` returns them.
         """
@@ -818,7 +818,7 @@ cdef class BatchWriter:
         return True
 
     cdef int accept(self, Columns columns) except -1:
-        """Whether a batch has the writer's schema, as far as bytes are concerned."""
+        """Refuse a batch whose columns have other names or types than those of the writer's schema."""
         if self.plan is None:
             self.expect(plan_schema(columns.plan))
         check_order(columns.plan)
@@ -849,7 +849,7 @@ cdef class BatchWriter:
                      Message stored=None) except -1:
         """Write up to `count` rows, fewer to stay below `max_bytes`, and return how many.
 
-        `stored`: a message that holds just these, which goes out as it came.
+        `stored`: a message with exactly these rows, which is written as it was read.
         """
         cdef Columns written = columns
         cdef list emissions = None
@@ -870,7 +870,7 @@ cdef class BatchWriter:
             if self.dictionaries is not None:
                 emissions = []
                 written = self.dictionaries.before(columns, emissions)
-            # From here on an error leaves a message torn, or a dictionary unwritten that is believed to be there.
+            # From here on an error may leave a part of a message, or no dictionary although it counts as written.
             decided = True
             if emissions is not None:
                 self.put_dictionaries(emissions)
@@ -884,7 +884,7 @@ cdef class BatchWriter:
                 self.sink.owners = owners_of(written, self.truncator, self.encoder) if stored is None else stored
             self.hand_over(self.batch_blocks)
         except BaseException as error:
-            # A sink that has no room says so before it takes anything: then there is still an end to be written.
+            # A sink without room raises UsageError before it writes anything: then the writer can still be closed.
             if decided and (emissions or self.sink.position != position or not isinstance(error, UsageError)):
                 self.fail(error)
             raise
@@ -906,7 +906,7 @@ cdef class BatchWriter:
         cdef Fault fault
         if truncator is None:
             truncator = self.truncators[emission.id] = Truncator(emission.plan)
-        # The data buffers are those of all deltas so far: each has to bring its own part only.
+        # The data buffers of views are those of all deltas so far: each delta has to write only its own part.
         truncator.tight = emission.is_delta
         if truncator.truncate(&emission.values.d, emission.start, emission.values.d.length - emission.start,
                               &fault) < 0:
@@ -940,7 +940,7 @@ cdef class BatchWriter:
         return 0
 
     cdef int flush(self) except -1:
-        """Write the batches that wait, as one."""
+        """Write the batches that wait as one batch."""
         cdef list waiting = self.pending
         cdef RecordBatch joined
         self.check_idle()
@@ -954,11 +954,11 @@ cdef class BatchWriter:
                     concat_into(joined, tuple(waiting))
                     waiting = [joined]
                 except UnsupportedError:
-                    pass    # their offsets or dictionaries do not fit one batch: they go as they came
+                    pass    # their offsets or dictionaries do not fit one batch: they are written as they are
             for batch in waiting:
                 self.put(batch, 0, (<Columns> batch).d.length, (), INT64_MAX)
         except BaseException as error:
-            # Their writers were told that they are written: nothing may follow as if they were.
+            # The caller was told that these batches are written, so nothing may be written behind them.
             self.fail(error)
             raise
         return 0
@@ -966,7 +966,7 @@ cdef class BatchWriter:
     # -- the end --
 
     cdef int put_end(self) except -1:
-        """Write what comes behind the last batch."""
+        """Write the rest: batches that wait, missing dictionaries, and the end marker or the footer."""
         self.check_usable()
         if self.plan is None:
             raise UsageError("nothing was written and no schema was given: give the writer a schema, so that it can "
@@ -995,7 +995,7 @@ cdef class BatchWriter:
         return 0
 
     cdef int put_closing(self) except -1:
-        """Write the batch without rows by which a stream with checksums says that no message is missing."""
+        """Write the empty batch that ends a stream with checksums: it proves that no message is missing."""
         from arrowipc.values.from_python import empty_batch
 
         cdef RecordBatch empty = empty_batch(plan_schema(self.plan))
@@ -1014,13 +1014,13 @@ cdef class BatchWriter:
         return 0
 
     cdef int put_footer(self, bytes end, tuple metadata) except -1:
-        """Write the end marker and the footer, whose blocks go out from where they are: there may be millions."""
+        """Write the end marker and the footer, whose blocks are not copied: there may be millions."""
         cdef BodyPart[2] parts
         cdef int64_t size = PyByteArray_GET_SIZE(self.batch_blocks)
         cdef bytes head = write_footer(plan_schema(self.plan), version_name(self.encoder), self.dictionary_blocks,
                                        size // Block_SIZE, metadata + ((PAIR,) if self.encoder.checksum else ()))
         cdef bytes tail = (len(head) + size).to_bytes(4, "little") + MAGIC
-        # The end marker of old streams has 4 bytes only; what follows in a file begins at a multiple of 8.
+        # The end marker of old streams has 4 bytes only; the footer begins at a multiple of 8.
         head = end.ljust(8, b"\0") + head
         memset(parts, 0, sizeof(parts))
         parts[0].data, parts[0].size = <const uint8_t*> PyByteArray_AS_STRING(self.batch_blocks), size
@@ -1032,13 +1032,13 @@ cdef class BatchWriter:
 
     @property
     def counters(self):
-        """tuple of int: messages, record batches, dictionary batches, deltas, replaced dictionaries, bytes."""
+        """tuple of int: messages, record batches, dictionary batches, deltas, replaced ones, raw and stored bytes."""
         return (self.num_messages, self.num_record_batches, self.num_dictionary_batches, self.num_dictionary_deltas,
                 self.num_replaced_dictionaries, self.raw_bytes, self.stored_bytes)
 
 
 cdef int sign_footer(bytes head, const BodyPart* rest, int64_t number) except -1:
-    """Fill in the checksum of the end of a file: the marker and the footer's table in `head`, and two parts."""
+    """Fill in the checksum of the end of a file: of the marker and the footer's table in `head`, and of two parts."""
     cdef uint8_t* data = <uint8_t*> PyBytes_AS_STRING(head)
     cdef uint8_t* text
     cdef int64_t size = len(head)
@@ -1050,7 +1050,7 @@ cdef int sign_footer(bytes head, const BodyPart* rest, int64_t number) except -1
     find_checksum(&root, Footer_custom_metadata, &checksum)
     text = data + (checksum.text - data)
     put_hex(text, <uint32_t> number)
-    crc = crc_more(crc, data, size)     # its digits are zeros yet
+    crc = crc_more(crc, data, size)     # the digits of the checksum are still zeros
     for i in range(2):
         crc = crc_more(crc, rest[i].data, rest[i].size)
     put_hex(text + SUM_DIGITS, ~crc)
@@ -1074,7 +1074,7 @@ cdef str version_name(Encoder encoder):
 
 
 cdef inline int64_t body_size(const ColumnsData* d, int64_t alignment) noexcept nogil:
-    """Bytes of a body of these columns, uncompressed."""
+    """Return the bytes of a body of these columns, uncompressed."""
     cdef int64_t total = 0
     cdef int32_t i
     for i in range(d.n_extents):
@@ -1086,7 +1086,7 @@ ONE_SCHEMA = " (a stream or file has one: make the batch fit before, or begin an
 
 
 def check_schema(expected, found):
-    """Compare a batch's schema with the writer's; names the first column that differs."""
+    """Compare a batch's schema with the writer's; raise an error that names the first column that differs."""
     if len(expected) != len(found):
         missing = [field.name for field in expected if field.name not in found]
         surplus = [field.name for field in found if field.name not in expected]

@@ -51,7 +51,7 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
         batch = batch_from(data)
         return batch.schema, (batch,)
     if hasattr(data, "__arrow_c_stream__"):
-        # Our own tables and readers have it too; their batches need no detour.
+        # Our own tables and readers have this method, too; their batches are taken directly.
         if isinstance(getattr(data, "schema", None), Schema):
             return data.schema, getattr(data, "batches", data)
         from arrowipc.cdata.import_table import batches_from
@@ -82,10 +82,10 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
 
 
 def _are_rows(items: Iterable[Any], schema: Schema | None) -> bool:
-    """Whether dicts in a list are rows, and not batches: dicts of columns.
+    """Return whether dicts in a list are rows, and not batches (dicts of columns).
 
-    Those of rows have a value that is no sequence, or values of several lengths; or lists where a schema wants lists,
-    which are no lists of lists.
+    A row has a value that is no sequence, or values of several lengths; or its value for a column of lists is a list
+    whose elements are no sequences.
     """
     lists = _list_columns(schema)
     for item in items:
@@ -102,7 +102,7 @@ def _are_rows(items: Iterable[Any], schema: Schema | None) -> bool:
 
 
 def _list_columns(schema: Schema | None) -> list[str] | None:
-    """The columns of lists; None without a schema."""
+    """Return the names of the columns of lists; None without a schema."""
     if schema is None:
         return None
     from arrowipc.datatypes import LISTS

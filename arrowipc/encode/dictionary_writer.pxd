@@ -9,10 +9,10 @@ from arrowipc.distinct.unifier cimport TransposeMap, Unifier
 
 
 cdef class Emission:
-    # What is to be written.
+    # A dictionary, or a delta of one, that is to be written.
     cdef int64_t id
     cdef bint is_delta
-    cdef bint replaces              # a dictionary of this id went out before, and this one takes its place
+    cdef bint replaces              # a dictionary of this id was written before, and this one replaces it
     cdef Plan plan                  # of the writer: the dictionary's values, one column
     cdef Columns values             # the rows to write, of the shape of `plan`
     cdef int64_t start              # ... of `values`: rows start to the end (a delta: only the new ones)
@@ -28,17 +28,17 @@ cdef class Brought:
 
 @cython.final
 cdef class Written:
-    # One dictionary id of the writer, and what went out for it.
+    # One dictionary id of the writer, and the dictionary that was written for it.
     cdef int64_t id
     cdef Plan plan                  # of its values
     cdef list encoded               # fields of `plan` with dictionaries of their own
     cdef tuple below                # Written, per plan.dictionaries
-    cdef Plan matched               # the last plan that values came with
+    cdef Plan matched               # the plan of the last values
     cdef Columns sent               # what the reader holds; None: nothing
     # The batch at hand.
     cdef dict brought               # id() of the values -> Brought; of different objects
     cdef Columns next               # `sent` after the batch
-    cdef bint replaced              # the batch replaces it: dictionaries that refer to it go out again
+    cdef bint replaced              # the batch replaces it: dictionaries that refer to it are written again
     cdef bint stale                 # it stays although one that it refers to was replaced, as in the source
     cdef Unifier unifier            # with unify
 
@@ -46,24 +46,24 @@ cdef class WrittenDictionaries:
     cdef Plan plan                  # of the writer; ids are 0..n-1
     cdef bint file
     cdef bint deltas
-    cdef bint as_came               # as deltas what came as deltas, and only that
+    cdef bint as_came               # write as deltas only the values that came as deltas
     cdef bint unify
-    cdef Budget budget              # with unify: what all tables may spell
+    cdef Budget budget              # with unify: the bytes that all tables may spell
     cdef list encoded               # fields of `plan` with dictionaries
     cdef tuple top                  # Written, per plan.dictionaries
-    cdef list order                 # all of them, inner before outer
+    cdef list order                 # all Written, inner before outer
     # The last batch.
     cdef Plan last_plan
     cdef tuple last
     cdef list maps                  # with unify: TransposeMap or None, per `encoded`
     cdef tuple unified              # ... and the dictionaries of a transposed batch
 
-    # Appends to `emissions` what must go out before `batch`, inner dictionaries before outer ones, and
-    # returns the batch to write: `batch` itself, or one with remapped indices. What raises changes nothing.
+    # Append to `emissions` the dictionaries that must be written before `batch`, inner ones before outer ones, and
+    # return the batch to write: `batch` itself, or one with transposed indices. If it raises, nothing has changed.
     cdef Columns before(self, Columns batch, list emissions)
-    # Begins with the dictionaries of `batch`, which whoever reads the file or stream has; returns how many they are.
+    # Begin with the dictionaries of `batch`, which are in the file or stream already; return how many they are.
     cdef int know(self, Columns batch) except -1
-    # What remains to be written when a file is closed.
+    # Return the dictionaries that must still be written when a file is closed.
     cdef list at_close(self)
 
     cdef Written enter(self, Plan plan, int64_t id, dict known)

@@ -3,8 +3,8 @@
 Writer and reader agree when every value of a batch's dictionary equals the value that the reader's dictionary
 has at the same index; whether it is the same object, or lies in the same bytes, only saves time.
 
-A batch is decided on as a whole: dictionaries are walked inner before outer, what is to be written is put
-together, and only when nothing has raised does any of it become the new state.
+Each batch is decided on as a whole: dictionaries are visited inner before outer, the messages to write are
+collected, and only if nothing has raised do they become the new state.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -25,7 +25,7 @@ cdef Columns no_values(Plan plan):
 
 
 cdef bint same_memory(Columns a, Columns b):
-    """Whether both are the very same memory, whatever became of the dictionaries below them."""
+    """Return whether both have the same elements in the same memory; dictionaries below them are not compared."""
     cdef int32_t i
     if (a.owner is not b.owner or a.plan is not b.plan or a.d.length != b.d.length
             or a.d.n_extents != b.d.n_extents):
@@ -40,12 +40,12 @@ cdef bint same_memory(Columns a, Columns b):
 
 
 cdef class WrittenDictionaries:
-    """Decides what goes out before each batch of a writer.
+    """Decides which dictionaries are written before each batch of a writer.
 
     A file cannot replace a dictionary, and may hold one behind the batches that use it. With `deltas`, a dictionary
-    that begins with the one before it is written as the values that are new; None: where a reader got it like that, so
-    that streams hold what their source held, also a dictionary whose inner one was replaced. Files take None for False.
-    With `unify`, different dictionaries of one id become one, and the batches' indices follow it.
+    that begins with the one before it is written as its new values only; None: only if a reader got it as a delta, so
+    that streams hold what their source held, also a dictionary whose inner one was replaced. In files None is False.
+    With `unify`, different dictionaries of one id become one, and the batches' indices are transposed to it.
     """
 
     def __cinit__(self, Plan plan not None, bint file, deltas, bint unify):
@@ -62,7 +62,7 @@ cdef class WrittenDictionaries:
                           for one in plan.dictionaries])
 
     cdef Written enter(self, Plan plan, int64_t id, dict known):
-        """The one `Written` of an id, behind those that it refers to."""
+        """Return the one `Written` of an id, which is put into `order` behind those that it refers to."""
         cdef Written w = known.get(id)
         if w is None:
             w = known[id] = Written.__new__(Written)
@@ -113,7 +113,7 @@ cdef class WrittenDictionaries:
             if self.unify:
                 maps = []
                 for f in self.encoded:
-                    # The numbers of a dictionary's values, None where it has not arrived.
+                    # Take the numbers of a dictionary's values; None if it has not arrived.
                     w, found = self.top[self.plan.d.fields[f].dictionary], dictionary_of(batch, f)
                     maps.append(None if found is None else (<Brought> w.brought[id(found)]).map)
                 unified = tuple([w.unifier.values() for w in self.top])
@@ -171,7 +171,7 @@ cdef class WrittenDictionaries:
         if values.d.length > e.start:
             for one in w.below:
                 if one.next is None:
-                    # Held back so far, because nothing refers to it; now the reader may look for it.
+                    # It was held back so far, because nothing referred to it; now the reader may look it up.
                     self.emit(one, no_values(one.plan), False, made)
         e.id = w.id
         e.is_delta = delta
@@ -186,7 +186,7 @@ cdef class WrittenDictionaries:
     # -- dictionaries as they come --
 
     cdef int compare(self, Written w, list made) except -1:
-        """What a dictionary needs when each batch's own one counts."""
+        """Decide what is written for a dictionary if each batch has its own one."""
         cdef Brought one = longest(w)
         cdef Columns values = None if one is None else one.values, sent = w.sent
         cdef Written inner
@@ -194,15 +194,15 @@ cdef class WrittenDictionaries:
         for inner in w.below:
             below |= inner.replaced or inner.stale
         if below and self.as_came and values is not None and sent is not None and values.d.length >= sent.d.length:
-            # A source that pays for the inner dictionary only must not make its copy pay for all around it.
+            # If the source has written only a new inner dictionary, its copy must not write all around it again.
             w.stale = same_memory(values, sent) or begins_with_snapshot(values, sent) == BEGINS_DELTAS
         if w.stale:
             if values.d.length > sent.d.length:
                 self.emit(w, values, True, made)
             w.next = values
         elif values is None or (values.d.length == 0 and sent is None and self.file):
-            # The column is all null, or its dictionary is empty. A file holds it back: any later one continues it. In
-            # a stream, what the reader has is replaced where it refers to a dictionary that is gone.
+            # The column is all null, or its dictionary is empty. A file holds the dictionary back: any later one
+            # continues it. In a stream, the reader's dictionary is replaced if one that it refers to was replaced.
             if sent is None and not self.file or sent is not None and below:
                 self.emit(w, no_values(w.plan), False, made)
         elif sent is None or below:
@@ -232,7 +232,7 @@ cdef class WrittenDictionaries:
     # -- one dictionary for all --
 
     cdef int merge(self, Written w, list made) except -1:
-        """What a dictionary needs when all batches share one that grows."""
+        """Decide what is written for a dictionary if all batches share one that grows."""
         cdef Columns whole
         cdef Brought one
         cdef bint replaced = False
@@ -262,7 +262,7 @@ cdef class WrittenDictionaries:
         check_native(batch, "appending")
         self.gather(batch, self.encoded, self.top, self.plan, None)
         for w in self.order:
-            # An empty dictionary is one, too: only what `batch` has none for is still to be written.
+            # An empty dictionary counts as written: only those that `batch` does not have are still to be written.
             one = longest(w)
             w.sent = None if one is None else one.values
             count += one is not None
@@ -289,7 +289,7 @@ cdef class WrittenDictionaries:
 
 
 cdef Brought longest(Written w):
-    """The one dictionary that a batch has for an id, which all others of that batch begin."""
+    """Return the longest dictionary that a batch has for an id; it must begin with each of the others."""
     cdef Brought best = None, one, longer, shorter
     for one in w.brought.values():
         if best is None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def open_sink(target: Any, durable: bool) -> Sink:
-    """Make a sink of what the caller gave; its `commit` or `discard` says how it ended."""
+    """Make a sink of the caller's target; it must get one `commit` or `discard` at the end."""
     durable = durable is True or check_flag("durable", durable)
-    # Memory first: the tests for all else take as long as a small batch.
+    # Memory is tried first: the tests for other targets take as long as writing a small batch.
     if isinstance(target, bytearray):
         return BytearraySink(target)
     if isinstance(target, memoryview):
@@ -46,7 +46,7 @@ def _opened_sink(target: str | os.PathLike[str], durable: bool) -> Sink:
             sink = ObjectSink(opened.write)
         else:
             sink = DescriptorSink(opened.descriptor, os.fsdecode(target))
-    except BaseException:  # which keeps the frame, and with it what was opened, for as long as somebody has it
+    except BaseException:  # it keeps this frame, and so the open file, as long as somebody has it
         opened.discard()
         raise
     sink.behind = opened
@@ -54,7 +54,7 @@ def _opened_sink(target: str | os.PathLike[str], durable: bool) -> Sink:
 
 
 class _CallersFile:
-    """A file object of the caller's: it stays open, and gets no end where something went wrong."""
+    """A file object of the caller: it stays open, and is only flushed, and only if nothing went wrong."""
 
     __slots__ = ("_file",)
 
@@ -97,11 +97,11 @@ def _memory_sink(target: Any) -> Sink:
             f"{described(target)}"
         ) from None
     except (BufferError, ValueError) as error:
-        # Read-only, in several stretches, or closed: exporters say which, each in words and errors of its own.
+        # The memory is read-only, not contiguous, or closed: each exporter has its own errors for these.
         raise UsageError(f"cannot write to the memory of this {type(target).__name__}: {error}") from None
 
 
 def is_map(target: Any) -> bool:
-    """Say whether the target is an ``mmap.mmap``."""
+    """Return whether the target is an ``mmap.mmap``."""
     module = sys.modules.get("mmap")  # nobody has a map without it
     return module is not None and isinstance(target, module.mmap)

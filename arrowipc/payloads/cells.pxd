@@ -1,4 +1,4 @@
-# Where the payloads of a column lie: the cells of Arrow columns, NumPy object arrays and lists.
+# The cells of a payload column: where the bytes of each are, in Arrow columns, NumPy object arrays and lists.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cimport cython
@@ -26,16 +26,18 @@ cdef class Cells:
     cdef int32_t width              # of fixed-size binary, else 0
     # ... of Python objects
     cdef Cell* table
-    cdef list objects               # what the cells were, and what keeps their bytes
+    cdef list objects               # owners of the cells' bytes: bytes, Source or None
 
-    # Cell `i` of the column, which is one of these. -1: the column itself is broken there.
+    # Find cell `i` of the column, which is one of these. -1: the column itself is broken there.
     cdef int get(self, int64_t i, Cell* out, Fault* fault) noexcept nogil
-    # What keeps the bytes of cell `i` alive.
+    # The object that keeps the bytes of cell `i` alive.
     cdef object owner(self, int64_t i)
 
 
-# An iterator over all Cells from cell `start` on, and the number of cells or -1 where nobody knows it yet.
+# Return an iterator over the Cells of a column that reach beyond cell `start`.
 cdef object cells_from(object column, int64_t start)
+# Raise the fault of `Cells.get`.
 cdef int raise_cell_fault(const Fault* fault, Cells cells) except -1
-# An array without nulls over memory of our own: numbers, or offsets and what they point into. `type`: one that stays.
+# An array without nulls over memory of arrowipc: numbers, or offsets and the data that they point into. `type` should
+# be the same object in all calls, because its plan is found by it.
 cdef Array array_over(object type, int64_t count, Memory values, Memory data)

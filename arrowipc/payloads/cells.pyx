@@ -25,7 +25,7 @@ from arrowipc.errors import UsageError
 from arrowipc.schemas import Schema
 
 cdef enum:
-    # Python objects that are looked at together: a call that stops early should not have looked at all of them.
+    # Python objects that are read at a time: a call that stops early should not have read all of them.
     OBJECTS_AT_ONCE = 4096
 
 cdef const uint8_t* EMPTY = <const uint8_t*> b""
@@ -107,7 +107,7 @@ def cells_of_stream(column, int64_t start):
 
 
 cdef int fill_cell(Cell* cell, object item, list held, int64_t i) except -1:
-    """Where the bytes of a Python object are; `held` keeps them."""
+    """Point a cell to the bytes of a Python object, and append their owner to `held`."""
     cdef Source source
     if type(item) is bytes:
         cell.data = <const uint8_t*> PyBytes_AS_STRING(item)

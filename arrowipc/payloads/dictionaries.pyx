@@ -1,9 +1,9 @@
-"""The dictionaries of payloads become those of the output, or plain values, and indices follow.
+"""Turn the dictionaries of payloads into those of the output, or into plain values, and transpose the indices.
 
 Most payloads of a column bring the same dictionaries. In the loop that runs without Python, a message that is equal
 byte for byte to the one before is neither read nor looked up again (`LoopDictionaries`). Nested dictionaries, deltas
-and other byte orders are left to `Decoder` and to `OutputDictionaries`, which also say what is wrong with a payload.
-Both number the values in the same tables, and what the loop makes is what they would make.
+and other byte orders are left to `Decoder` and to `OutputDictionaries`, which also raise the errors of a payload.
+Both number the values in the same tables, and the loop makes the same output as they do.
 """
 
 from cpython.ref cimport PyObject
@@ -44,7 +44,7 @@ from arrowipc.errors import LimitError
 cdef enum:
     LINE = 64
     MOST_FREE = 1 << 10     # values of a dictionary that may take no bytes
-    MOST_BUFFERS = 64       # data buffers of a dictionary's views; more is for a decoder of single payloads
+    MOST_BUFFERS = 64       # data buffers of a dictionary's views; more are left to PayloadReader
     # Beside the FaultCodes: the indices would take more bytes than the payload may become.
     FAULT_INDICES = 103
 
@@ -53,11 +53,11 @@ cdef enum:
 
 
 cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t* numbers, Fault* fault) noexcept nogil:
-    """Number the values of a plain field, whose nulls stay nulls; `numbers` has nothing for them."""
+    """Write the numbers of a plain field's values to `numbers`, but nothing for nulls, which stay nulls."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const uint8_t* bits = validity(d, f)
     cdef int64_t start = d.nodes[f].offset, length = d.nodes[f].length, i = 0, first
-    # The field alone, as columns of the table's plan: its buffers come first there.
+    # The field as columns of the table's plan, where its buffers are the first ones.
     cdef ViewRange view
     cdef ColumnsData alone
     alone.plan = &table.plan.d
@@ -84,7 +84,7 @@ cdef int encode_values(MemoTable table, const ColumnsData* d, int32_t f, int64_t
 
 cdef int store_numbers(uint8_t* out, int32_t width, int64_t limit, const ColumnsData* d, int32_t f,
                        const int64_t* numbers, Fault* fault) noexcept nogil:
-    """What `encode_values` has found as indices; zeros where null. -1: `fault`; FAULT_FULL: a number above `limit`."""
+    """Write the numbers of `encode_values` as indices, 0 for null. -1: `fault`; FAULT_FULL: one is above `limit`."""
     cdef const uint8_t* bits = validity(d, f)
     cdef int64_t start = d.nodes[f].offset, i
     for i in range(d.nodes[f].length):
@@ -99,7 +99,7 @@ cdef int store_numbers(uint8_t* out, int32_t width, int64_t limit, const Columns
 
 cdef int transpose_field(EncodedField* field, const ColumnsData* d, ColumnsData* piece, const int64_t* numbers,
                          int64_t count, Fault* fault) noexcept nogil:
-    """Give a field of the output the indices of the payload as numbers of the `count` values of its dictionary."""
+    """Set a field of the output to the payload's indices, transposed by the `numbers` of its dictionary's values."""
     cdef int32_t width = piece.plan.fields[field.out].width
     cdef int64_t length = d.nodes[field.read].length
     cdef uint8_t* out = make_room(&field.indices, length * width)
@@ -148,9 +148,9 @@ cdef int raise_field_fault(const Fault* fault, Columns columns, const EncodedFie
 
 cdef int number_values(int64_t* out, const ColumnsData* d, int32_t f, const ColumnsData* values,
                      Fault* fault) noexcept nogil:
-    """The number of each row's value, -1 where the index or the value is null.
+    """Write to `out` which of `values` each row has; -1 where the index or the value is null.
 
-    `values`: NULL where the dictionary has not arrived.
+    `values`: NULL if the dictionary has not arrived.
     """
     cdef const uint8_t* bits = validity(d, f)
     cdef const uint8_t* valid = validity(values, 0) if values != NULL else NULL
@@ -177,7 +177,7 @@ cdef class OutputDictionaries:
         free(self.tables)
 
     cdef int spend(self, int64_t size, bint nested) except -1:
-        """Count what is about to be made."""
+        """Count `size` bytes that are about to be made; raise LimitError if they are too many."""
         if nested:
             self.budget.spend(size)
         if size > self.left:
@@ -187,7 +187,7 @@ cdef class OutputDictionaries:
         return 0
 
     cdef object fill(self, SchemaMapping mapping, Columns columns):
-        """All encoded fields: decoded values are counted first, because they may bring data buffers of views."""
+        """Decode values before `spread`, because they may bring data buffers of views, for which it needs room."""
         cdef int32_t i, variadic = columns.d.n_extents - columns.plan.d.n_buffers, used
         cdef EncodedField* field
         cdef Columns values
@@ -253,7 +253,7 @@ cdef class OutputDictionaries:
         if values is None:
             dictionary = columns.plan.dictionaries[columns.plan.d.fields[f].dictionary]
             values = ColumnsBuilder(dictionary.values).snapshot()
-        # Each level multiplies what the one below it holds.
+        # Each level of dictionaries multiplies the bytes of the level below it.
         nested = self.inside or len(values.plan.dictionaries) > 0
         values = self.plain_values(values)
         left = min(self.left, self.budget.left) if nested else self.left
@@ -273,7 +273,7 @@ cdef class OutputDictionaries:
         return out
 
     cdef Columns plain_values(self, Columns values):
-        """A dictionary whose own values have no dictionaries."""
+        """Return a dictionary with the same values, which are decoded if they refer to other dictionaries."""
         cdef ColumnsBuilder builder
         cdef SchemaMapping mapping
         cdef LimitsData limits
@@ -418,7 +418,7 @@ cdef class LoopDictionaries:
         before = self.nbytes - (cached.nbytes if cached.arrived else 0)
         cached.nbytes = piece_bytes(cached.values.d)
         self.inflated = max(cached.nbytes - message.body_length, 0)
-        # `Decoder` counts values that take next to nothing.
+        # Values that take next to no bytes are left to `Decoder`, which counts them.
         if (cached.values.d.length > 8 * cached.nbytes + MOST_FREE or cached.nbytes > limits.dictionary_bytes - before
                 or too_many_values(cached.values.d.length, cached.nbytes)):
             return DECODE_BY_DECODER
@@ -432,7 +432,7 @@ cdef class LoopDictionaries:
 
     cdef int decode_copy(self, CachedDictionary* cached, const CutMessage* cut, const Envelope* message,
                          const LimitsData* limits, int64_t allowance, Inflater inflater) noexcept nogil:
-        """Copy a message, which outlives its payload then, and find the values in the copy."""
+        """Copy a message, so that it outlives its payload, and decode the values in the copy."""
         cdef Table data
         cdef uint8_t* copy
         cdef int found
@@ -500,7 +500,7 @@ cdef class LoopDictionaries:
                 map.table_version = table.version
             if (known.identity and read.width == piece.plan.fields[field.out].width and count - 1 <= field.limit
                     and validity(d, field.read) == NULL):
-                # `SchemaMapping.spread` has let the indices stand; validation has looked at them.
+                # `SchemaMapping.spread` has kept the indices as they are; validation, if any, has checked them.
                 if self.level or check_used_indices(d, field.read, 0, length, count, &fault) == 0:
                     return DECODED
                 return DECODE_BY_DECODER
@@ -516,7 +516,7 @@ cdef class LoopDictionaries:
         cdef int64_t length = d.nodes[field.read].length, size
         cdef int64_t* numbers
         cdef Fault fault
-        # `OutputDictionaries` makes the numbers of all rows first too, and needs as much room.
+        # `OutputDictionaries` has the same limit, because it also makes the numbers of all rows first.
         if length > most // 8:
             return DECODE_BY_DECODER
         numbers = <int64_t*> make_room(&field.numbers, length * sizeof(int64_t))
@@ -538,7 +538,7 @@ cdef class LoopDictionaries:
 
 
 cdef bint is_plain(SchemaMapping mapping, OutputDictionaries output):
-    """Whether all dictionaries that take part hold values without anything below them."""
+    """Return whether all dictionaries of the mapping, and those of the output that it needs, have flat values."""
     cdef DictionaryPlan dictionary
     cdef Unifier unifier
     cdef int32_t i
@@ -580,7 +580,7 @@ cdef LoopDictionaries new_loop(SchemaMapping mapping, OutputDictionaries output,
         loop.n_cached += 1
         cached.id, cached.metadata_size = dictionary.id, -1
         if i >= len(mapping.plan.dictionaries):
-            continue    # it is not read
+            continue    # no field that is read refers to it
         values = Columns.__new__(Columns)
         values.allocate(dictionary.values, MOST_BUFFERS)
         loop.columns.append(values)

@@ -21,35 +21,37 @@ cdef struct FlatMemory:
     Room starts             # int64: where each text lies among the values
 
 
-# Fill `out`, the extents of a flat field, and its node with the values at the physical positions `numbers` of the one
-# column of `values` (-1: null; NULL: there are only nulls). Views are copied, their data buffers stay where they are.
-# Returns the bytes of the buffers; -1: more than `most`, or `fault`.
+# Fill `out`, the extents of a flat field, and its node with the values at the physical positions `numbers` (-1: null)
+# of the one column of `values` (NULL: there are only nulls). Views are copied, their data buffers stay where they are.
+# Returns the bytes of the buffers; -1: `fault`, also if they are more than `most`.
 cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldPlan* field, const ColumnsData* values,
                        const int64_t* numbers, int64_t n, int64_t most, Fault* fault) noexcept nogil
 cdef void free_flat(FlatMemory* memory) noexcept nogil
 
 cdef struct UsedValues:
-    # A dictionary, and the values of it that one set of indices after the other uses. It must not move.
+    # A dictionary, and those of its values that a set of indices uses, one set after the other. The struct must not
+    # move, because `d` points into it.
     const ColumnsData* values   # the whole dictionary, which must outlive this; NULL: closed
     ColumnsData d               # the values in use, after `gather_used`; its plan is that of `values`
     Node node
     ViewRange view
     Extent[4] extents           # validity, values or offsets or views, data; of views: their one data buffer
     FlatMemory memory           # what the extents point at
-    int64_t* places             # per value: its place among those in use; before `gather_used` 1; 0: not in use
+    int64_t* places             # per value: before `gather_used` 1 if in use, else 0; then its place among those in use
     Room used                   # int64: the values in use, in the order in which they were noted first
-    Room numbers                # int64: where these lie, -1: null
+    Room numbers                # int64: the physical positions of these, -1: null
     int64_t n_used
 
 
-# Whether the values in use of a dictionary can be told from the others: it has some, and they are flat.
+# Return whether values that are not in use can be left out of a dictionary: it has values, and they are flat.
 cdef bint is_reducible(Columns values) noexcept
+# Begin with a dictionary; free everything.
 cdef int open_used(UsedValues* s, Columns values) except -1
 cdef void close_used(UsedValues* s) noexcept nogil
-# Notes which values the elements of field f of truncated columns use. -1: `fault`, of the columns.
+# Note which values the elements of field f of truncated columns use. -1: `fault`, of the columns.
 cdef int note_used(UsedValues* s, const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil
-# Fills `d` with the values in use; `ordered`: as they were in the dictionary. -1: `fault`, of the dictionary;
-# 1: text behind views is more than one data buffer can hold.
+# Fill `d` with the values in use; `ordered`: in the order of the dictionary. -1: `fault`, of the dictionary;
+# 1: the text behind views is more than one data buffer can hold.
 cdef int gather_used(UsedValues* s, bint ordered, Fault* fault) noexcept nogil
-# Forgets the values that were noted, before the next set of indices.
+# Forget the values that were noted, before the next set of indices.
 cdef void forget_used(UsedValues* s) noexcept nogil

@@ -1,8 +1,8 @@
 """The values of a dictionary that some elements use, as a dictionary of their own.
 
-The cost follows the elements, not the dictionary: what is noted per value lies in memory that starts as zeros and is
-put back to zeros value by value. The new indices count to the number of values in use at most, so that they fit the
-type of the old ones.
+The cost depends on the number of elements, not on the size of the dictionary: the notes per value are in memory that
+starts as zeros, and are set back to zeros value by value. The new indices are smaller than the number of values in use,
+so they fit the type of the old ones.
 
 Indices, offsets and views are untrusted: each is checked as it is followed.
 """
@@ -27,7 +27,7 @@ from arrowipc.inline.room cimport make_room, new_zeros
 
 
 cdef Piece piece_of(const ColumnsData* values) noexcept nogil:
-    """The one flat column of `values`, without its nulls, as something to copy values from; NULL: no values.
+    """Return the one flat column of `values`, without its nulls, as a Piece to copy values from; NULL: no values.
 
     A column of the null type has no buffers, and nothing to copy.
     """
@@ -50,9 +50,9 @@ cdef Piece piece_of(const ColumnsData* values) noexcept nogil:
 
 cdef int64_t take_text(FlatMemory* memory, uint8_t* offsets, int32_t width, const Piece* piece, const Chosen* chosen,
                        int64_t most, Fault* fault) noexcept nogil:
-    """Text and its offsets, empty where null; returns the bytes of the text. -1: they are more than `most`, or `fault`.
+    """Take text and its offsets; nulls are empty. Returns the bytes of text; -1: `fault`, also for more than `most`.
 
-    All are added up before the first one is copied: few bytes of indices may stand for terabytes.
+    All sizes are added up before the first text is copied: few bytes of indices may stand for terabytes.
     """
     cdef int64_t* starts = <int64_t*> make_room(&memory.starts, chosen.count * <int64_t> sizeof(int64_t))
     cdef int64_t total
@@ -83,7 +83,7 @@ cdef int64_t take_flat(FlatMemory* memory, Extent* out, Node* node, const FieldP
         node[0] = Node(n, n, 0)
         return 0
     node[0] = Node(n, nulls, 0)
-    # Whether there are nulls or not, as `take_into` counts it where the values have some.
+    # The bitmap counts even if no row is null, as in `take_into`, which counts it if the values have nulls.
     most -= bits
     size = size_needed(field, 1, n)
     out[0] = Extent(NULL, 0)

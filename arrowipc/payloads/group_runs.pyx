@@ -1,7 +1,7 @@
 """Runs of rows with equal keys: where they begin, and the keys of each.
 
 Null equals null, NaN equals NaN and 0.0 equals -0.0, as in Spark's groupBy. Numbers and texts are compared
-where they lie; dictionary indices too, and where these differ the values behind them decide. Everything else
+in their buffers, and so are dictionary indices; where indices differ, their values are compared. Everything else
 goes through `columns.equal`. Nothing here trusts the contents of buffers.
 """
 
@@ -80,7 +80,7 @@ cdef void mark_fixed(const ColumnsData* d, int32_t f, int64_t start, int64_t cou
 
 cdef int mark_words(const ColumnsData* d, int32_t f, int64_t start, int64_t count, uint8_t* marks,
                     Fault* fault) noexcept nogil:
-    """Mark where text or binary changes; bytes under nulls are not looked at."""
+    """Mark where text or binary changes; the bytes of nulls are not read."""
     cdef const uint8_t* bits = validity(d, f)
     cdef const uint8_t* before = NULL
     cdef const uint8_t* now = NULL
@@ -167,7 +167,7 @@ cdef Memory find_runs(RecordBatch keys):
         free(marks)
 
 
-# -- their keys ----------------------------------------------------------------------------------------------
+# -- the keys of runs ----------------------------------------------------------------------------------------
 
 
 cdef RecordBatch first_rows(RecordBatch keys, const int64_t* starts, int64_t count):
@@ -175,7 +175,7 @@ cdef RecordBatch first_rows(RecordBatch keys, const int64_t* starts, int64_t cou
 
 
 def runs_of(RecordBatch batch not None, columns):
-    """Return where runs of equal values in some columns begin, then the number of rows; and these columns there."""
+    """Return the first row of each run of equal values in some columns, then the number of rows; and the runs' keys."""
     cdef RecordBatch keys = select_columns(batch, tuple(columns))
     cdef Memory starts = find_runs(keys)
     cdef int64_t count = starts.size // 8 - 1

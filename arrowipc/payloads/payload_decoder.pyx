@@ -1,9 +1,9 @@
 """Payload columns: every cell a whole Arrow IPC stream, file or message, decoded into one batch in one pass.
 
-A loop without Python takes payload after payload: the schema message is compared with the one before, byte for byte,
-then come dictionaries (`payloads.dictionaries`) and batches, decoded by `decode_batch_into` and appended to the output.
-What it does not know (other schemas, deltas, nested dictionaries, other byte order, files, and whatever is wrong) is
-decoded alone, by the decoder that readers have, which also says what is wrong; then the loop goes on.
+A loop without Python takes payload after payload: it compares the schema message with the one before, byte for byte,
+then decodes dictionaries (`payloads.dictionaries`) and batches by `decode_batch_into`, and appends the batches to
+the output. Anything unusual (other schemas, deltas, nested dictionaries, other byte order, files, and all errors) is
+decoded alone, by the decoder that readers have, which raises the right error; then the loop goes on.
 """
 
 cimport cython
@@ -55,7 +55,7 @@ cdef object INT64 = Int(64, True)
 
 
 cdef Memory cell_numbers(const int64_t* counts, int64_t start, int64_t n, int64_t rows):
-    """The number of each cell, as often as it has rows."""
+    """Return the number of each cell, once for each of its rows."""
     cdef Memory memory = Memory(8 * rows + 64)
     cdef loose_i64* index = <loose_i64*> memory.data
     cdef int64_t i, k
@@ -77,22 +77,22 @@ cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, 
     return add_to_each([batch], batch.plan.d.n_columns, Field(name, INT64, False), numbers)[0]
 
 
-# -- what is asked for ---------------------------------------------------------------------------------------
+# -- constants -----------------------------------------------------------------------------------------------
 
 cdef enum:
     CACHE_LINE = 64
     MOST_AHEAD = 4096          # bytes of the next payload that are fetched ahead
-    STEP = 1 << 10             # cells between two looks at signals
+    STEP = 1 << 10             # cells between two checks for signals
     MOST_MAPPINGS = 64         # schemas that are recognised by their bytes
     MOST_FAILURES = 10         # errors that a result keeps; more are only counted
-    NULL_BYTES = 64            # of each field of a row of nulls, which count for nothing; only a fixed width takes more
-    WORTH_RELEASING = 1 << 14  # bytes: appending fewer takes less time than giving the GIL away and taking it back
+    NULL_BYTES = 64            # bytes that each field of a row of nulls has free; only a fixed width takes more
+    WORTH_RELEASING = 1 << 14  # bytes: appending fewer takes less time than releasing the GIL and taking it again
 
 cdef const uint8_t* MAGIC = <const uint8_t*> b"ARROW1"
 
 
 cdef inline void fetch_ahead(const uint8_t* data, int64_t size) noexcept nogil:
-    """Ask for the cache lines of the next payload, which is cold, while the one before is decoded."""
+    """Prefetch the next payload, which is in no cache yet, while the one before it is decoded."""
     cdef int64_t i = 0, end = min(size, <int64_t> MOST_AHEAD)
     while i < end:
         prefetch(data + i)
@@ -108,8 +108,8 @@ cdef inline bint is_data(int kind) noexcept nogil:
 
 cdef enum First:
     FIRST_OTHER = 0        # a message of another schema, or a broken one
-    FIRST_SCHEMA           # its Schema message
-    FIRST_BARE             # a bare message of it
+    FIRST_SCHEMA           # the Schema message of the mapping's schema
+    FIRST_BARE             # a bare message of the mapping's schema
 
 cdef enum Stopped:
     # Why the loop stops, beside what `Decoded` says; DECODED: the payload, or all cells, are done.
@@ -126,7 +126,7 @@ cdef class PayloadReader(StreamDecoder)
 cdef class PayloadDecoder:
     """One call of `decode_payloads`."""
 
-    # What was asked for
+    # The arguments
     cdef LimitsData limits
     cdef dict keywords              # of decoders of single payloads
     cdef bint verifies
@@ -137,11 +137,11 @@ cdef class PayloadDecoder:
     cdef object index_name          # of the parent index, None: not wanted
     cdef int64_t max_rows           # INT64_MAX: any
     cdef int64_t max_bytes
-    cdef bint strict                # nobody said which columns are wanted: a new one is an error
-    cdef Plan given                 # the schema that was given, of bare messages; None
+    cdef bint strict                # the caller named no columns, so a column that the output lacks is an error
+    cdef Plan given                 # the schema of bare messages; None: none was given, or not for them
     # The output
-    cdef Plan out                   # None: no payload yet that tells
-    cdef bint settled               # it was given, or that of a payload that was decoded
+    cdef Plan out                   # None: no schema was given, and no payload has brought one yet
+    cdef bint settled               # `out` was given, or is that of a payload that was decoded
     cdef ColumnsBuilder builder
     cdef OutputDictionaries dictionaries
     cdef SchemaMapping blank                  # for rows of nulls; None: none was needed yet
@@ -151,14 +151,14 @@ cdef class PayloadDecoder:
     # Progress
     cdef int64_t start
     cdef int64_t at                 # the cell at hand
-    cdef int64_t payloads           # that were appended
-    cdef int64_t rows               # of the output, with those that are pending
+    cdef int64_t payloads           # the number of payloads that were appended
+    cdef int64_t rows               # rows of the output, with those that are pending
     cdef Made made
     cdef int64_t held               # bytes of the output's dictionaries
-    cdef int64_t wanted             # of DECODE_ROOM and DECODE_CODEC
+    cdef int64_t wanted             # after DECODE_ROOM: the number of data buffers; after DECODE_CODEC: the codec
     cdef Inflater inflater
-    cdef Scratch inflated           # the body at hand, where it was compressed
-    cdef int64_t expected           # cells, as far as is known
+    cdef Scratch inflated           # the body at hand, if it was compressed
+    cdef int64_t expected           # number of cells, as far as it is known
     cdef Memory counts              # int64 per cell
     cdef int64_t num_null
     cdef int64_t num_failed
@@ -170,12 +170,12 @@ cdef class PayloadDecoder:
         free(self.inflated.data)
 
     cdef void undo(self) noexcept nogil:
-        """Take back whatever a payload has brought to the output."""
+        """Remove everything that a payload has added to the output."""
         self.builder.restore()
         self.dictionaries.restore()
 
     cdef int finish(self, ColumnsBuilder g, int64_t size) noexcept nogil:
-        """After a payload was appended: DECODED, and it stays; or why it cannot stay."""
+        """Keep the payload that was appended, and return DECODED; else return why it cannot stay."""
         cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0, held = self.held
         cdef bint has_grown = self.dictionaries.has_grown()
         cdef double ahead
@@ -198,7 +198,7 @@ cdef class PayloadDecoder:
         self.rows = g.length
         done = self.at - self.start
         if done & (done - 1) == 0:
-            # More of the same is likely to come: blocks that have to grow are made as large as that.
+            # The other cells are likely to be similar: blocks that have to grow are made large enough for them.
             ahead = <double> (self.expected - self.start) / <double> done
             if self.max_rows < INT64_MAX and g.length:
                 ahead = min(ahead, <double> self.max_rows / <double> g.length)
@@ -207,7 +207,7 @@ cdef class PayloadDecoder:
 
     cdef int run(self, Cells cells, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop, int64_t stop,
                  Fault* fault) noexcept nogil:
-        """Cells up to `stop`; stops before the first that it cannot take."""
+        """Decode the cells up to `stop`; stop before the first one that the loop cannot decode."""
         cdef Cell cell, following
         cdef int64_t made
         cdef int found
@@ -243,7 +243,7 @@ cdef class PayloadDecoder:
         cdef int found
         if loop is not None:
             loop.begin()
-        # What is not as it should be is read again, by whom can say why.
+        # Anything unusual is decoded again by PayloadReader, which raises the right error.
         if ((self.verifies and not stream_agrees(cell.data, cell.size, &self.limits))
                 or cut_message(data, left, &self.limits, &cut) != FRAME_MESSAGE):
             return DECODE_BY_DECODER
@@ -273,17 +273,17 @@ cdef class PayloadDecoder:
             left = cut.rest_size - body
 
     cdef int first_of(self, SchemaMapping mapping, const CutMessage* cut) noexcept nogil:
-        """What the first message of a payload is to a mapping: First."""
+        """Return whether the first message of a payload belongs to the schema of a mapping: a First."""
         cdef Envelope message
         cdef Fault fault
         if (mapping.messaged and cut.metadata_size == mapping.whole.metadata_size
                 and memcmp(cut.metadata, mapping.whole.metadata, cut.metadata_size) == 0):
-            # The message that the schema was read from, which had no body.
+            # It equals the message that the schema was read from, which had no body.
             return FIRST_SCHEMA
         if open_message(cut.metadata, cut.metadata_size, &message, &fault) == 0:
             if is_data(message.kind):
                 return FIRST_BARE if mapping.whole is self.given else FIRST_OTHER
-            # Strict readers look at features too.
+            # Strict readers also check the features of a schema.
             if (message.kind == MessageHeader_Schema and message.body_length == 0 and self.level < LEVEL_STRICT
                     and schemas_equal(&message.header, mapping.whole)):
                 return FIRST_SCHEMA
@@ -291,7 +291,7 @@ cdef class PayloadDecoder:
 
     cdef int take_dictionary(self, LoopDictionaries loop, const CutMessage* cut, const Envelope* message,
                              int64_t size) noexcept nogil:
-        """One DictionaryBatch message."""
+        """Decode a DictionaryBatch message of a payload of `size` bytes."""
         cdef int found
         if loop is None:
             return DECODE_BY_DECODER
@@ -302,7 +302,7 @@ cdef class PayloadDecoder:
 
     cdef int take_batch(self, ColumnsBuilder g, SchemaMapping mapping, LoopDictionaries loop,
                         const Envelope* message, const uint8_t* body, int64_t size) noexcept nogil:
-        """One RecordBatch message of a payload of `size` bytes: decoded, mapped to the output, appended."""
+        """Decode a RecordBatch message of a payload of `size` bytes, map it to the output, and append it."""
         cdef const ColumnsData* d = mapping.target.d
         cdef Fault fault
         cdef int found
@@ -314,7 +314,7 @@ cdef class PayloadDecoder:
         if found != DECODED:
             return found
         if mapping.target.codec >= 0 or d.n_extents > self.limits.decompressed_ratio:
-            # Fewer buffers, even if they share all bytes, stay within the ratio.
+            # Batches with fewer buffers are not counted: even if the buffers share all bytes, they stay in the ratio.
             self.made.bytes += max(piece_bytes(d) - size, 0)
             if may_make(self.made, size) == 0:
                 return DECODE_BY_DECODER
@@ -336,7 +336,7 @@ cdef class PayloadDecoder:
     # -- around the loop --
 
     cdef int decode_all(self, object cells) except -1:
-        """Cells of any number of chunks."""
+        """Decode the cells of all chunks."""
         cdef Cells some
         cdef LoopDictionaries loop
         cdef Fault fault
@@ -360,7 +360,7 @@ cdef class PayloadDecoder:
         return 0
 
     cdef LoopDictionaries loop_for(self, SchemaMapping mapping):
-        """What the loop needs for the dictionaries of a mapping; None: nothing, or more than it can do."""
+        """Return the loop's part for the dictionaries of a mapping; None: there are none, or it cannot decode them."""
         if mapping is None or not (mapping.n_encoded or mapping.whole.dictionaries):
             return None
         if mapping.loop is None:
@@ -368,7 +368,7 @@ cdef class PayloadDecoder:
         return mapping.loop or None
 
     cdef int count_room(self, int64_t cells) except -1:
-        """Room for the row counts of so many cells."""
+        """Make room for the row counts of `cells` cells."""
         self.counts.size = 8 * (self.at - self.start)
         if 8 * cells > self.counts.capacity:
             self.counts.reserve(max(8 * cells, 2 * self.counts.capacity))
@@ -376,7 +376,7 @@ cdef class PayloadDecoder:
         return 0
 
     cdef bint resume(self, Cells cells, int why) except -1:
-        """Do what the loop has stopped for; False: the output is as large as it may be."""
+        """Do what the loop has stopped for; return False if the output is as large as it may be."""
         cdef Cell cell
         cdef Fault fault
         if why == STOPPED_FULL:
@@ -394,7 +394,7 @@ cdef class PayloadDecoder:
         return self.decode_alone(cells)
 
     cdef bint change_mapping(self, const Cell* cell, object owner) except -1:
-        """Take the mapping of the schema that a payload begins with, if it is not the one at hand already."""
+        """Switch to the mapping of the schema that a payload begins with; return whether it is another one."""
         cdef SchemaMapping mapping, before = self.mapping
         cdef CutMessage cut
         cdef Envelope message
@@ -417,12 +417,12 @@ cdef class PayloadDecoder:
                 plan = read_plan(cut.metadata, cut.metadata_size, message.header.pos, &self.limits, owner)
             self.mapping_for(plan)
         except ArrowIpcError:
-            return False        # `decode_alone` says why
+            return False        # `decode_alone` raises the error
         self.mapping.messaged = self.mapping.messaged or self.mapping.whole is plan
         return self.mapping is not before
 
     cdef bint decode_alone(self, Cells cells) except -1:
-        """Decode the cell at hand outside the loop; False: the output is as large as it may be."""
+        """Decode the cell at hand outside the loop; return False if the output is as large as it may be."""
         cdef Cell cell
         cdef Fault fault
         cdef int64_t made = self.made.bytes
@@ -435,7 +435,7 @@ cdef class PayloadDecoder:
         try:
             self.decode_cell(cells, &cell)
             if self.out is None:
-                # A payload without a schema of its own and without rows: nothing has been given or found.
+                # The payload has no schema and no rows, and no schema was given or found before.
                 raise FormatError("no schema")
             found = self.finish(self.builder, cell.size)
             if found == DECODED:
@@ -443,7 +443,7 @@ cdef class PayloadDecoder:
             if found == DECODE_BY_DECODER:
                 self.too_much()
         except BaseException as error:
-            # What was made of it stays counted, and so do its bytes: below, where it is refused.
+            # The bytes that were made of it stay counted; its own bytes are counted below, where it is refused.
             if self.settled:
                 self.undo()
             else:
@@ -466,14 +466,14 @@ cdef class PayloadDecoder:
                          "(Limits.decompressed_ratio and payload_slack)")
 
     cdef bint refused(self, object error) except -1:
-        """A payload that cannot be decoded, or has no place in the output."""
+        """Raise, skip or replace a payload that cannot be decoded; return False if the output is full."""
         is_full = self.full is not None or isinstance(error, IndicesFull)
         text = str(error)
         error.args = (f"cell {self.at}: {text}",)
         if is_full and self.payloads:
             if self.max_rows < INT64_MAX or self.max_bytes < INT64_MAX:
                 return False
-            # What is left out here would be data that nobody has called broken.
+            # It must not be skipped: the payload is not broken, and its data would be lost.
             raise error
         if self.on_error == "raise":
             raise error
@@ -493,7 +493,7 @@ cdef class PayloadDecoder:
         return True
 
     cdef int append_null(self) except -1:
-        """One row of nulls; before there is a schema, the promise of one."""
+        """Append a row of nulls; before there is a schema, only count it in `pending`."""
         cdef Fault fault
         cdef int64_t usual, left
         self.rows += 1
@@ -531,7 +531,7 @@ cdef class PayloadDecoder:
         return reader.read_all()
 
     cdef int decode_file(self, const Cell* cell, object owner) except -1:
-        """A whole file."""
+        """Decode a payload that is a whole file."""
         cdef object data = window(cell.data, cell.size, owner)
         cdef Source source = Source(data)
         cdef Decoder decoder
@@ -593,7 +593,7 @@ cdef class PayloadDecoder:
     # -- schemas --
 
     cdef SchemaMapping mapping_for(self, Plan whole):
-        """The mapping of a schema to the output, which takes its own from the first payload if none was given."""
+        """Return the mapping of a schema to the output; if the output has no schema yet, it gets this one."""
         cdef SchemaMapping mapping
         for mapping in self.mappings:
             if plans_equal(whole, mapping.whole):
@@ -609,7 +609,7 @@ cdef class PayloadDecoder:
         return mapping
 
     cdef int set_output(self, Plan plan) except -1:
-        """Decide on the output's schema: that of `plan`, of which some columns may be wanted."""
+        """Set the output's schema: that of `plan`, or of the columns of it that are wanted."""
         cdef Plan out = project(plan, self.columns)
         cdef int32_t i
         cdef bint nullable = True
@@ -621,7 +621,7 @@ cdef class PayloadDecoder:
             out = python_plan(nullable_schema(plan_schema(out)), &self.limits)
         self.builder = ColumnsBuilder(out)
         if self.max_rows == INT64_MAX:
-            # As many more of the first payload; with `max_rows` nobody knows yet how many there is room for.
+            # Expect all cells to be like the first one; with `max_rows` it is not known yet how many of them fit.
             self.builder.ahead = self.expected - self.at
         self.dictionaries = new_output(out, self.made.budget)
         self.out = out
@@ -634,7 +634,7 @@ cdef class PayloadDecoder:
         return 0
 
     cdef int forget(self) except -1:
-        """Take back a schema whose first payload has failed."""
+        """Remove the output's schema, because the payload that it is from has failed."""
         if self.out is not None:
             self.pending = self.rows
             self.out = self.builder = self.dictionaries = self.mapping = self.blank = None
@@ -669,15 +669,15 @@ cdef class PayloadDecoder:
 
 @cython.final
 cdef class PayloadReader(StreamDecoder):
-    """The messages of one payload, whatever they are."""
+    """Reads the messages of one payload, of any kind, into the output of a PayloadDecoder."""
 
     cdef PayloadDecoder target
     cdef SchemaMapping mapping
     cdef int64_t size               # bytes of the payload
 
     cdef int enter(self, Plan whole) except -1:
-        """Take in a schema: what is read of it is what the output wants."""
-        # First what a reader would refuse, then what the output has no place for.
+        """Open a schema; only the columns that the output needs are read."""
+        # First refuse what every reader refuses, then what does not fit the output.
         self.decoder.open(whole)
         self.mapping = self.target.mapping_for(whole)
         self.mapping.messaged = self.mapping.messaged or self.mapping.whole is whole
@@ -686,7 +686,7 @@ cdef class PayloadReader(StreamDecoder):
         return 0
 
     cdef int take_one(self) except -1:
-        """The message at hand."""
+        """Decode the message at hand."""
         cdef Dictionary entry
         cdef TakenDictionary taken
         cdef int64_t before, size
@@ -726,14 +726,14 @@ cdef class PayloadReader(StreamDecoder):
 
 
 cdef object nullable_schema(object schema):
-    """The schema with columns that may all be null."""
+    """Return the schema with all columns nullable."""
     return Schema([Field(field.name, field.type, True, field.metadata) for field in schema.fields], schema.metadata,
                   schema.endianness, schema.features)
 
 
 @cython.final
 cdef class DecodedPayloads:
-    """What :func:`decode_payloads` made of some cells.
+    """The result of :func:`decode_payloads` for some cells.
 
     Attributes
     ----------
@@ -742,7 +742,7 @@ cdef class DecodedPayloads:
     counts : Array
         int64: how many rows each cell has become; cell `start` is the first.
     start, next : int
-        The first cell, and the one to go on with: the number of cells where all of them were read.
+        The first cell, and the one to go on with, which is the number of cells if all of them were read.
     num_null, num_failed : int
         Null cells, and payloads that could not be decoded (unless that raised).
     num_alone : int
@@ -819,7 +819,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
         Of the output, and of payloads that bring no schema of their own. Without it, the schema of the first
         payload that can be decoded.
     columns : sequence of str or int, optional
-        Names, indices or dotted paths of what is wanted of that schema.
+        Names, indices or dotted paths of the columns that are wanted of that schema.
     parent_index : bool or str, default False
         Add a column with the number of the cell that each row comes from (int64), called "parent_index" or as
         given: other columns can be repeated beside the rows, see :func:`repeat`.
@@ -829,8 +829,8 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     validate : {"full", "none", "strict"}
         What is proven about every payload.
     limits : Limits, optional
-        For each payload. What all cells make without holding it (decompressed bodies, missing columns, decoded
-        dictionaries, parent indices) is together at most `decompressed_ratio` times their bytes and
+        For each payload. The bytes that are made of all cells but are not in them (decompressed bodies, missing
+        columns, decoded dictionaries, parent indices) are together at most `decompressed_ratio` times their bytes and
         `payload_slack`; where dictionaries refer to dictionaries, 32 times. A cell that is refused counts too.
     max_rows, max_bytes : int, optional
         Stop before the payload with which the batch would have more rows, or larger buffers; at least one
@@ -852,7 +852,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     Returns
     -------
     DecodedPayloads
-        Its batch points into no payload: the column can be let go of.
+        Its batch points into no payload, so the column may be deleted.
 
     Raises
     ------
@@ -929,7 +929,7 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
 
 
 def repeat(batch, counts):
-    """Repeat rows, as ``numpy.repeat`` does, for columns of any type: what stands beside decoded payloads.
+    """Repeat rows, as ``numpy.repeat`` does, for columns of any type, such as those beside decoded payloads.
 
     Parameters
     ----------
@@ -951,7 +951,7 @@ def repeat(batch, counts):
     UnsupportedError
         If 32-bit offsets cannot count what the rows hold.
     FormatError
-        If offsets or run ends are broken, which nothing has proven yet.
+        If offsets or run ends are broken, because nothing has checked them yet.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Payload columns on their way out: ranges of rows of one batch, each a whole stream in a cell of its own."""
+"""Encode ranges of rows of one batch as payloads, each a whole stream in a cell of its own."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, overload

@@ -1,9 +1,9 @@
-"""Payload columns on their way out: ranges of rows of one batch, each a whole stream in a cell of its own.
+"""Encode ranges of rows of one batch as payloads, each a whole stream in a cell of its own.
 
-A cell has the bytes that `new_stream` writes for the slice. What is the same in all cells (the schema message,
-whole dictionaries, the end) is made once, by the writer that makes streams, and copied; the rest goes through
-the same truncator and encoder, range by range, into one block of memory that grows. Only errors, compressed bodies
-and custom metadata take the GIL.
+A cell has the bytes that `new_stream` writes for the slice. The parts that are the same in all cells (the schema
+message, whole dictionaries, the end) are made once, by the writer that makes streams, and copied; the rest goes
+through the same truncator and encoder, range by range, into one block of memory that grows. Only errors, compressed
+bodies and custom metadata take the GIL.
 """
 
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
@@ -43,18 +43,18 @@ from arrowipc.types import as_schema
 from arrowipc.encode.batches import batches_of
 
 cdef enum:
-    FIRST_BLOCK = 1 << 16   # of the cells; how the rest grows is found out on the way
-    LEAST_MESSAGE = 256     # of a RecordBatch, about
+    FIRST_BLOCK = 1 << 16   # the most bytes of the first block of cells; `grow` estimates the rest
+    LEAST_MESSAGE = 256     # about the least bytes of a RecordBatch message
     LEAST_PAYLOAD = 64      # every payload takes more, whatever is in it
-    # Times as many values as elements that make a dictionary worth cutting down: smaller ones save little, and a
-    # reader that finds the same bytes in each payload need not unify.
+    # A dictionary is trimmed if it has more than so many times as many values as there are elements: trimming
+    # smaller ones saves little, and a reader that finds the same bytes in each payload need not unify them.
     LARGER = 2
 
 cdef enum Outcome:
     # Why a payload could not be made.
     BAD_COLUMNS = -1        # `fault`, of the batch
     BAD_DICTIONARY = -2     # `fault`, of the values of dictionary `PayloadEncoder.blamed`
-    BAD_ROWS = -3           # the writer refuses them, in words of its own
+    BAD_ROWS = -3           # the writer refuses them, and raises its own error
     BAD_SIZE = -4           # the cells outgrow int32 offsets
     RAISED = -5             # `PayloadEncoder.error`
 
@@ -64,14 +64,14 @@ cdef struct Encoded:
     Room indices            # the transposed ones
 
 cdef struct Shared:
-    # One dictionary message that all payloads have, unless they take a part of the dictionary.
-    int64_t at              # of the whole one, in `PayloadEncoder.common`
+    # One dictionary message that all payloads have, unless they write a part of the dictionary.
+    int64_t at              # where the whole message begins in `PayloadEncoder.common`
     int64_t size
     int64_t id
     int64_t count           # values
     bint ordered
     UsedValues used         # closed (`values` is NULL): it is always written whole
-    Encoded* fields         # that refer to it
+    Encoded* fields         # the fields that refer to it
     int32_t n_fields
 
 
@@ -106,7 +106,7 @@ cdef class PayloadEncoder:
     cdef Truncator truncator
     cdef RecordBatch batch
     cdef tuple pairs                # custom metadata of the batch
-    cdef Source common              # what is in every cell: schema message, whole dictionaries
+    cdef Source common              # the bytes that are in every cell: schema message, whole dictionaries
     cdef Source end
     cdef int64_t schema_size
     cdef Shared* shared             # dictionary messages, in their order
@@ -118,7 +118,7 @@ cdef class PayloadEncoder:
     cdef list values                # Emission per dictionary message
     cdef Memory offsets
     cdef int64_t n
-    cdef int64_t done               # cells that are there
+    cdef int64_t done               # cells that are complete
     cdef int64_t fixed              # bytes that each cell has at least
     cdef Memory cells
     cdef uint8_t* data              # of cells
@@ -161,7 +161,7 @@ cdef class PayloadEncoder:
         free(self.shared)
 
     cdef int begin(self, object schema, bint with_schema, bint trim_dictionaries) except -1:
-        """What is in every cell, made by the writer itself."""
+        """Let the writer make the messages that are the same in every cell."""
         cdef BatchWriter writer = self.writer
         cdef bytearray target = bytearray()
         cdef Emission emission
@@ -230,7 +230,7 @@ cdef class PayloadEncoder:
             with nogil:
                 outcome = encode_all(self, &fault)
         else:
-            # Every payload takes the GIL: letting go of it between two would mean waiting for it.
+            # Every payload needs the GIL: to release it between two would mean to wait for it.
             outcome = encode_all(self, &fault)
         if outcome < 0:
             self.raise_outcome(self.done, outcome, &fault)
@@ -268,7 +268,7 @@ cdef int64_t id_of(Plan plan, int32_t dictionary) except -1:
 
 
 cdef bint below_others(Plan plan, int64_t id) except -1:
-    """Whether another dictionary refers to this one; then its indices lie in memory that all payloads share."""
+    """Return whether another dictionary refers to this one; then all payloads share the memory of its indices."""
     cdef DictionaryPlan outer, inner
     for outer in plan.dictionaries:
         for inner in outer.values.dictionaries:
@@ -283,17 +283,17 @@ cdef bint below_others(Plan plan, int64_t id) except -1:
 
 
 cdef int grow(PayloadEncoder k, int64_t size) noexcept with gil:
-    """Room for `size` more bytes; much more where the cells so far say that the rest will need it."""
+    """Make room for `size` more bytes, and for as many as the other cells will need, judged by the cells so far."""
     cdef const int64_t* offsets = <const int64_t*> k.offsets.data
     cdef int64_t needed = k.used + size
     cdef int32_t i
-    # What each cell has, whatever its rows are, and what each row adds to it.
+    # The bytes that each cell has, whatever its rows are; and the rows so far, each of which adds some bytes.
     cdef double fixed = k.fixed, rows = offsets[k.done] - offsets[0]
     cdef double wanted = k.n * fixed, bound = 8.0 * needed + 2.0 * k.n * fixed
     try:
         if rows:
             wanted += max(0.0, k.used - k.done * fixed) / rows * (offsets[k.n] - offsets[0])
-        # Rows to come may be quite unlike those so far: no guess beyond what the input could explain.
+        # The other rows may be quite different, so the estimate is bounded by the size of the input.
         for i in range(k.batch.d.n_extents):
             bound += 2.0 * k.batch.d.extents[i].size
         if not k.large:
@@ -309,7 +309,7 @@ cdef int grow(PayloadEncoder k, int64_t size) noexcept with gil:
 
 
 cdef inline uint8_t* take(PayloadEncoder k, int64_t size) noexcept nogil:
-    """The next `size` bytes of the cells; NULL when there is no memory."""
+    """Return the next `size` bytes of the cells; NULL: there is no memory."""
     if size > k.capacity - k.used and grow(k, size) < 0:
         return NULL
     k.used += size
@@ -328,7 +328,7 @@ cdef inline int put_bytes(PayloadEncoder k, const uint8_t* data, int64_t size) n
 
 
 cdef int put_message(PayloadEncoder k) noexcept nogil:
-    """The message that was just encoded."""
+    """Append the message that was just encoded."""
     cdef int64_t head = k.encoder.head_size
     cdef uint8_t* out = take(k, head + k.encoder.body_length)
     if out == NULL:
@@ -362,7 +362,7 @@ cdef inline int encode(PayloadEncoder k, const ColumnsData* d, int64_t position,
 
 
 cdef int put_used(PayloadEncoder k, Shared* one, int64_t start, Fault* fault) noexcept nogil:
-    """The part of a dictionary that the truncated rows use, whose indices then count in it. 1: it has to be whole."""
+    """Append the part of a dictionary that the truncated rows use, and transpose their indices. 1: append all of it."""
     cdef ColumnsData* d = &k.truncator.d
     cdef const FieldPlan* field
     cdef Encoded* encoded
@@ -400,7 +400,7 @@ cdef int put_used(PayloadEncoder k, Shared* one, int64_t start, Fault* fault) no
 
 
 cdef int put_dictionaries(PayloadEncoder k, int64_t start, Fault* fault) noexcept nogil:
-    """The dictionary messages of a cell that begins at `start`."""
+    """Append the dictionary messages of a cell that begins at `start`."""
     cdef Shared* one
     cdef int32_t i
     cdef int found
@@ -418,7 +418,7 @@ cdef int put_dictionaries(PayloadEncoder k, int64_t start, Fault* fault) noexcep
 
 
 cdef int encode_cell(PayloadEncoder k, int64_t i, Fault* fault) noexcept nogil:
-    """Cell i."""
+    """Append cell i."""
     cdef const int64_t* offsets = <const int64_t*> k.offsets.data + i
     cdef int64_t start = k.used
     cdef int found
@@ -441,7 +441,7 @@ cdef int encode_cell(PayloadEncoder k, int64_t i, Fault* fault) noexcept nogil:
 
 
 cdef inline void put_end(PayloadEncoder k, int64_t i) noexcept nogil:
-    """Where cell i begins."""
+    """Store where cell i begins, which is the end of the one before it."""
     if k.large:
         (<int64_t*> k.ends.data)[i] = k.used
     else:
@@ -449,7 +449,7 @@ cdef inline void put_end(PayloadEncoder k, int64_t i) noexcept nogil:
 
 
 cdef int encode_all(PayloadEncoder k, Fault* fault) noexcept nogil:
-    """All cells; `k.done` says how far it came."""
+    """Append all cells; `k.done` counts those that are complete."""
     cdef int outcome = 0
     put_end(k, 0)
     while k.done < k.n and outcome == 0:
@@ -460,11 +460,11 @@ cdef int encode_all(PayloadEncoder k, Fault* fault) noexcept nogil:
     return outcome
 
 
-# -- what people hand in -------------------------------------------------------------------------------------
+# -- arguments -----------------------------------------------------------------------------------------------
 
 
 cdef RecordBatch one_batch(object data, object schema):
-    """The one batch that is meant; several are joined."""
+    """Return the argument `batch` as one batch; several are joined."""
     cdef RecordBatch out
     if isinstance(data, RecordBatch):
         return data
@@ -484,7 +484,7 @@ cdef Memory int64s(int64_t count):
 
 
 cdef Memory read_offsets(object given, int64_t rows):
-    """Offsets as int64, which rise and lie inside the batch."""
+    """Return offsets as int64; refuse them if they fall or lie outside the batch."""
     cdef Source source = int64_source(given, "offsets")
     cdef int64_t n = source.size // 8, i
     cdef Memory out = int64s(n)
@@ -530,7 +530,7 @@ cdef tuple key_columns(object group_by, object schema):
     return tuple(found)
 
 
-# -- the public side -----------------------------------------------------------------------------------------
+# -- the public function -------------------------------------------------------------------------------------
 
 
 def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None, keep_keys=False, schema=None,

@@ -17,13 +17,13 @@ cdef enum:
 
 cdef enum How:
     HOW_READ = 0        # as it is
-    HOW_ABSENT          # the payload has no such field: nulls
+    HOW_ABSENT          # the payload has no such field: it becomes null
     HOW_TRANSPOSED      # dictionary indices, of another dictionary
     HOW_DECODED         # dictionary-encoded in the payload, plain in the output
     HOW_ENCODED         # plain in the payload, dictionary-encoded in the output
 
 cdef struct Origin:
-    # Of a field of the output; below a field that is not HOW_READ nothing is said.
+    # Where a field of the output comes from. It is not set for fields below one that is not HOW_READ.
     int32_t how         # How
     int32_t field       # of SchemaMapping.plan, -1: HOW_ABSENT
 
@@ -31,32 +31,32 @@ cdef struct EncodedField:
     # A field that is dictionary-encoded in the payload, in the output, or in both with different numbers.
     int32_t how             # How
     int32_t out             # the field of the output
-    int32_t read            # the field of what is read
+    int32_t read            # the field of SchemaMapping.plan
     int32_t dictionary      # of the output, -1: HOW_DECODED
     int64_t limit           # largest index that the output's type can count to
-    # Memory that serves payload after payload.
-    Room numbers            # int64 per row: of its value, -1: null
+    # Memory that is used again for each payload.
+    Room numbers            # int64 per row: the number of its value, -1: null
     Room indices
     FlatMemory values
 
 cdef struct Blanks:
-    # What the nulls of missing columns are made of: memory of zeros, of type codes, and of run ends.
+    # The memory that the nulls of missing columns point into: zeros, type codes, and run ends.
     uint8_t* zeros
     int64_t n_zeros
     Room* codes         # per type code; NULL: no union needed one but 0
     int64_t* ends       # per field of the output
-    bint moved          # memory was exchanged for larger one: extents must be set again
+    bint moved          # memory was replaced by a larger block: extents must be set again
     int64_t used        # bytes that the extents have
     int64_t most        # ... and may have
 
 
 @cython.final
 cdef class SchemaMapping:
-    """From the schema of some payloads to that of the output."""
+    """How columns of a payload's schema become those of the output."""
     cdef Plan whole             # the payload's schema
-    cdef Plan plan              # what is read of it
+    cdef Plan plan              # the part of it that is read
     cdef Plan out
-    cdef bint alike             # fields of `plan` are those of `out`, in their order, but for the indices in them
+    cdef bint alike             # fields of `plan` are those of `out`, in the same order; only indices may differ
     cdef bint direct            # alike, and no field is encoded: columns of `plan` are columns of `out`
     cdef bint messaged          # the bytes of `whole` are a Schema message that was read, not the footer of a file
     cdef Origin* origins        # per field of `out`
@@ -64,7 +64,7 @@ cdef class SchemaMapping:
     cdef int32_t n_guarded
     cdef EncodedField* encoded
     cdef int32_t n_encoded
-    # Memory that serves payload after payload.
+    # Memory that is used again for each payload.
     cdef Columns decoded        # of `plan`
     cdef BatchTarget target     # ... for the loop
     cdef Columns piece          # of `out`, with room for as many data buffers of views
@@ -78,14 +78,14 @@ cdef class SchemaMapping:
     cdef int complete(self, list guarded) except -1
 
 
-# The mapping of payloads with the schema `whole` to the output's, `out`; UsageError where there is none. `strict`: a
-# column that `out` has not is an error too.
+# Return the mapping of payloads with the schema `whole` to the output's, `out`; UsageError if there is none. `strict`:
+# a column that `out` does not have is an error, too.
 cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict)
-# That of payloads that have none of the output's columns: `spread` makes nulls.
+# Return the mapping of payloads that have none of the output's columns: `spread` makes nulls.
 cdef SchemaMapping absent_mapping(Plan out)
-# Raise what `spread` or an append found.
+# Raise the fault of `spread` or of an append.
 cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1
-# A schema without dictionaries, whose values stand in their place.
+# Return a schema in which each dictionary type is replaced by the type of its values.
 cdef object plain_schema(object schema)
 
 
@@ -104,18 +104,19 @@ cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:
 
 @cython.final
 cdef class Made:
-    """How many bytes one call has made of its payloads that none of them holds; those that it refuses count too."""
+    """The bytes that one call has made of its payloads and that are not in them; refused payloads count, too."""
     cdef LimitsData limits      # decompressed_slack: that of the call
     cdef int64_t taken          # bytes of all payloads so far
     cdef int64_t bytes          # made of them: missing columns, decoded dictionaries, decompressed bodies
     cdef Budget budget          # ... where dictionaries refer to dictionaries
 
-    # Let a decoder decompress a body of a payload of `size` bytes to as many as may be made of it.
+    # Set the limits of a decoder, so that it decompresses a body of a payload of `size` bytes to no more than allowed.
     cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil
     # Count `more` bytes that were made of a payload of `size` bytes.
     cdef int count(self, int64_t more, int64_t size) except -1
 
 
+# `limits`: the Limits of the call, or None.
 cdef Made new_made(object limits)
 
 
@@ -129,7 +130,7 @@ cdef inline int64_t may_make(Made made, int64_t size) noexcept nogil:
 
 
 cdef inline int64_t body_allowance(Made made, int64_t size) noexcept nogil:
-    """Bytes that a body of such a payload may be decompressed to."""
+    """Bytes to which a body of a payload of `size` bytes may be decompressed."""
     cdef int64_t most
     if add_overflows(may_make(made, size), size, &most) or most > made.limits.decompressed_bytes:
         most = made.limits.decompressed_bytes

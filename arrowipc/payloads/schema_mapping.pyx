@@ -1,6 +1,7 @@
-"""Makes of a payload's columns those of the output: fields are matched by name, what is missing becomes null.
+"""Make the output's columns of those of a payload: fields are matched by name, missing ones become null.
 
-Which fields change between dictionary indices and plain values is found here; `payloads.dictionaries` does it.
+This module finds the fields that change between dictionary indices and plain values; `payloads.dictionaries` converts
+them.
 """
 
 cimport cython
@@ -32,7 +33,7 @@ from arrowipc.schemas import Schema
 
 
 cdef int zeros(Blanks* b, Extent* extent, int64_t elements, int64_t width, Fault* fault) noexcept nogil:
-    """So many values of zeros."""
+    """Point an extent to `elements` values of `width` zero bytes."""
     cdef int64_t size, room
     if (mul_overflows(elements, width, &size) or add_overflows(b.used, size, &b.used) or b.used > b.most):
         return fail(fault, FAULT_BLANKS, -1, -1, -1, b.used, b.most)
@@ -50,7 +51,7 @@ cdef int zeros(Blanks* b, Extent* extent, int64_t elements, int64_t width, Fault
 
 
 cdef int codes_of(Blanks* b, Extent* extent, int32_t code, int64_t count, Fault* fault) noexcept nogil:
-    """So many type codes."""
+    """Point an extent to `count` equal type codes."""
     if code == 0:
         return zeros(b, extent, count, 1, fault)
     if add_overflows(b.used, count, &b.used) or b.used > b.most:
@@ -69,7 +70,7 @@ cdef int codes_of(Blanks* b, Extent* extent, int32_t code, int64_t count, Fault*
 
 
 cdef int blank_field(Blanks* b, ColumnsData* d, int32_t f, int64_t n, bint null, Fault* fault) noexcept nogil:
-    """Make field f and all below it `n` nulls, or zeros where it is not nullable and what is around it is null."""
+    """Make field f and all below it `n` nulls; or zeros, if it is not nullable and a field around it is null."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef Extent* extent = &d.extents[field.first_buffer]
     cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
@@ -102,7 +103,7 @@ cdef int blank_children(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* 
     cdef int32_t child = f + 1
     cdef bint null
     while child < d.plan.fields[f].end:
-        # What is encoded becomes null in any case: its dictionary may have no value to stand there.
+        # Encoded fields become null in any case: their dictionaries may have no value to refer to.
         null = d.plan.fields[child].flags & FIELD_NULLABLE or d.plan.fields[child].dictionary >= 0
         if blank_field(b, d, child, n, null, fault) < 0:
             return -1
@@ -111,7 +112,7 @@ cdef int blank_children(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* 
 
 
 cdef int blank_codes(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* fault) noexcept nogil:
-    """Unions and runs, which have no nulls of their own: those of their first child, or of their values, count."""
+    """Make unions and runs null, which have no nulls of their own: their first child, or their values, are null."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const FieldPlan* ends
     cdef Extent* extent
@@ -171,7 +172,7 @@ cdef class SchemaMapping:
             free(self.blanks.codes)
 
     cdef int reserve(self, int64_t variadic) except -1:
-        """Room for so many data buffers of views."""
+        """Make room for `variadic` data buffers of views."""
         cdef int64_t room = max(variadic, 2 * self.target.room)
         cdef Columns decoded = Columns.__new__(Columns), piece = Columns.__new__(Columns)
         decoded.allocate(self.plan, room)
@@ -183,7 +184,7 @@ cdef class SchemaMapping:
         return 0
 
     cdef int complete(self, list guarded) except -1:
-        """After `plan` and `origins` are set: the fields that must not have nulls, and those that change their form."""
+        """List the fields that must not have nulls, and those that are encoded; `plan` and `origins` are set before."""
         cdef const FieldPlan* out
         cdef const Origin* origin
         cdef EncodedField* field
@@ -229,7 +230,7 @@ cdef class SchemaMapping:
                 return found
 
     cdef int check_nulls(self, const ColumnsData* d, Fault* fault) noexcept nogil:
-        """Whether a field has nulls that the output must not have."""
+        """Fail if a field has nulls that the output must not have."""
         cdef int32_t i, f, p
         cdef int64_t k, count
         cdef const uint8_t* bits
@@ -241,7 +242,7 @@ cdef class SchemaMapping:
                 continue
             p = d.plan.fields[f].parent
             if p >= 0 and d.plan.fields[p].layout == LAYOUT_STRUCT and d.nodes[p].null_count:
-                # What stands below a null does not count. A null field has no bitmap: all of it is null.
+                # Values below a null do not count. A field of the null type has no bitmap: all of it is null.
                 bits = NULL
                 if d.plan.fields[f].layout != LAYOUT_NULL:
                     bits = d.extents[d.plan.fields[f].first_buffer].data
@@ -257,7 +258,7 @@ cdef class SchemaMapping:
 
 cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, ColumnsData* piece,
                        Fault* fault) noexcept nogil:
-    """Nodes and extents of every field of the output."""
+    """Set the nodes and extents of every field of the output, except those that are HOW_DECODED."""
     cdef const FieldPlan* out = piece.plan.fields
     cdef int32_t f = 0, used = piece.plan.n_buffers
     cdef int64_t n
@@ -287,7 +288,7 @@ cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1:
 
 
 cdef object plain_type(object type):
-    """The type with the values of dictionaries in their place."""
+    """Return a type in which each dictionary type is replaced by the type of its values."""
     if isinstance(type, Dictionary):
         return plain_type(type.value_type)
     return with_children(type, [plain_field(child) for child in type.children])
@@ -303,7 +304,7 @@ cdef object plain_schema(object schema):
 
 @cython.final
 cdef class Matching:
-    # What is known of a mapping while two schemas are compared.
+    # The state of a mapping while two schemas are compared.
     cdef Plan whole, out
     cdef bint strict
     cdef int32_t taken          # fields of the arranged plan so far
@@ -315,11 +316,11 @@ cdef class Matching:
         return UsageError(f"column {'.'.join(path)!r}: the payload has {theirs}, the output {ours}")
 
     cdef list children(self, tuple ours, list places, tuple theirs, list sources, tuple path):
-        """Match fields by name; returns what `arrange` takes. A name that occurs again means the next of its name."""
+        """Match fields by name; return the argument of `arrange`. A repeated name means the next field of that name."""
         cdef list chosen = [], names = [field.name for field in theirs]
         cdef dict used = {}, waiting = {}, surplus = None
         for i in range(len(names) - 1, -1, -1):
-            waiting.setdefault(names[i], []).append(i)      # the next of its name comes last
+            waiting.setdefault(names[i], []).append(i)      # the next field of a name comes last
         for field, place in zip(ours, places):
             if not waiting.get(field.name):
                 if not field.nullable:
@@ -329,7 +330,7 @@ cdef class Matching:
                     surplus = by_spelling(ours, names)
                 other = surplus.get(field.name.lower())
                 if other is not None:
-                    # To take it for missing would lose its values.
+                    # If the field counted as missing, its values would be lost.
                     raise UsageError(f"column {'.'.join((*path, field.name))!r}: the payload spells it {other!r}")
                 self.origins[place] = Origin(HOW_ABSENT, -1)
                 continue
@@ -342,7 +343,7 @@ cdef class Matching:
         return chosen
 
     cdef tuple field(self, object ours, int32_t place, object theirs, int32_t source, tuple path, bint named):
-        """Match two fields, and what is below them: the children of structs by name, others one by one."""
+        """Match two fields, and the fields below them: the children of structs by name, others one by one."""
         a, b = ours.type, theirs.type
         how = HOW_READ
         if isinstance(b, Dictionary):
@@ -351,7 +352,7 @@ cdef class Matching:
             if not (b.value_type == a.value_type if encoded else plain_type(b.value_type) == a):
                 raise self.refuse(path, a, b)
         elif isinstance(a, Dictionary) and a.value_type == b and not b.children and not isinstance(b, Null):
-            # Values without fields below them, whose nulls have a bitmap that serves the indices as well.
+            # The values have no fields below them, and their validity bitmap serves the indices as well.
             how = HOW_ENCODED
         elif type(a) is not type(b) or not same_shell(a, b):
             raise self.refuse(path, a, b)
@@ -365,14 +366,14 @@ cdef class Matching:
         places, sources = children_of(self.out, place), children_of(self.whole, source)
         if named and isinstance(a, Struct):
             return source, self.children(a.children, places, b.children, sources, path)
-        # The struct of a map's entries: writers give its children different names.
+        # The children of a map's entries are not matched by name, because writers name them differently.
         named = not isinstance(a, Map)
         return source, [self.field(a.children[i], places[i], b.children[i], sources[i],
                                    (*path, a.children[i].name), named) for i in range(len(places))]
 
 
 cdef dict by_spelling(tuple ours, list names):
-    """The first of the `names` that none of our fields has, by how it is spelled without capitals."""
+    """Return those of the `names` that no field of ours has, by lower-case spelling: the first of each."""
     cdef set known = {field.name for field in ours}
     cdef dict found = {}
     for name in names:
@@ -396,7 +397,7 @@ cdef bint same_shell(object a, object b) except -1:
 
 
 cdef SchemaMapping new_mapping(Plan whole, Plan out):
-    """A mapping whose `plan` and `origins` are to be found."""
+    """Return a mapping whose `plan` and `origins` are not set yet."""
     cdef SchemaMapping mapping = SchemaMapping.__new__(SchemaMapping)
     mapping.whole, mapping.out = whole, out
     mapping.origins = <Origin*> new_zeros(out.d.n_fields, sizeof(Origin))
@@ -408,7 +409,7 @@ cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict):
     cdef int32_t i
     if not plans_equal(whole, out):
         return match_schemas(mapping, strict)
-    # Few payloads at a time would wait longer for the comparison than for their rows.
+    # Equal schemas are not matched by name, which takes longer than decoding a few payloads.
     mapping.plan = whole
     for i in range(out.d.n_fields):
         mapping.origins[i] = Origin(HOW_TRANSPOSED if out.d.fields[i].dictionary >= 0 else HOW_READ, i)
@@ -444,7 +445,7 @@ cdef SchemaMapping match_schemas(SchemaMapping mapping, bint strict):
     return mapping
 
 
-# -- what is made of payloads ----------------------------------------------------------------------------------
+# -- bytes that are made of payloads ---------------------------------------------------------------------------
 
 
 cdef class Made:
