@@ -4,7 +4,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_DECREF
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, int8_t, uint64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from posix.unistd cimport close
@@ -786,6 +786,8 @@ cdef class Columns:
 
     cdef int allocate(self, Plan plan, int64_t variadic) except -1:
         """Allocate the plan's nodes, views and extents, and `variadic` more extents; their contents are undefined."""
+        if variadic > INT32_MAX - plan.d.n_buffers:
+            raise LimitError(f"these columns have {variadic:,} data buffers of views, and cannot have more than 2**31")
         cdef int64_t nodes = plan.d.n_fields * <int64_t> sizeof(Node)
         cdef int64_t views = plan.d.n_views * <int64_t> sizeof(ViewRange)
         cdef int64_t extents = (plan.d.n_buffers + variadic) * <int64_t> sizeof(Extent)

@@ -172,12 +172,19 @@ cdef class StreamIndex:
         """Raise what is wrong with the next message, as the readers of streams do."""
         cdef CutMessage cut
         cdef Envelope message
-        cdef int64_t at = self.next - start, number = 0
+        cdef int64_t at = self.next - start, number = 0, there
         cdef Framer framer = Framer()
         framer.limits = self.limits
         framer.num_messages = 1 + self.lengths.size // 8 + self.ids.size // 8
         where = f"message {framer.num_messages + 1} (byte {self.next:,} of the stream)"
         if found == SCAN_BROKEN:
+            if opens(window.data + at, window.size - at, &self.limits, &cut, &message, True):
+                there = self.size - self.next - (cut.rest - window.data - at)
+                if message.body_length > there:
+                    raise TruncatedError(f"{where}: the input ends inside the body of this {kind_name(message.kind)}: it "
+                                         f"needs {message.body_length:,} bytes and {there:,} are there "
+                                         "(arrowipc.recover() reads up to here)")
+                raise FormatError(f"{where}: the table of this {kind_name(message.kind)} is broken")
             framer.feed(window.part(at, window.size - at), True)
             framer.next_message()
             # The framer saw no error in the window alone.

@@ -280,7 +280,7 @@ cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, C
 cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1:
     if fault.code == FAULT_BLANKS:
         raise LimitError("the columns that the payload has not would take more bytes than it may become "
-                         "(Limits.decompressed_ratio and decompressed_slack)")
+                         "(Limits.decompressed_ratio and payload_slack)")
     return raise_fault(fault, plan)
 
 
