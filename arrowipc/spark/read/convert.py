@@ -296,7 +296,7 @@ def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: 
 
 
 def _with_digits(array: Any, where: str) -> Any:
-    """Return decimals after checking that none has more digits than the type, which the format would allow."""
+    """Return decimals after checking that none has more digits than the type; the format itself allows more."""
     for value in pc.min_max(array).as_py().values() if len(array) else ():
         if value is not None and value.copy_abs() >= Decimal(10) ** (array.type.precision - array.type.scale):
             raise UnsupportedError(f"{where} holds {value}, more than the digits of its type: {array.type}")
