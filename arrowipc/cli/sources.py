@@ -124,7 +124,7 @@ def _unpacked(packed: Any) -> memoryview[int]:
 
 
 def again(path: str) -> Any:
-    """As `source`, for reading at any position and more than once: a pipe is copied to disk."""
+    """Like `source`, but for reading at any position and more than once: a pipe is copied to disk."""
     from arrowipc.sources.source import whole
 
     found = source(path)

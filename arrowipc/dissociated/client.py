@@ -396,7 +396,7 @@ class Channel(Closing):
                     return link
             except OSError:
                 pass
-            link.close(broken=True)  # the server is gone: there is nobody to give its memory back to
+            link.close(broken=True)  # the server is gone, so its memory cannot be given back
 
     def _put_back(self, link: Link) -> None:
         self._idle.append(link)

@@ -123,7 +123,7 @@ class Returns:
             self._queue.put(None)
 
     def drop(self) -> None:
-        """As `finish`, for a finaliser, which may run while this thread holds the lock: it takes no lock."""
+        """Like `finish`, but for a finaliser: it takes no lock, because this thread may hold the lock already."""
         self._last = True
         if self._thread is None:  # then there are no leases, and nothing else uses the connection
             self._close()

@@ -359,7 +359,7 @@ def schema_to_read(source: Schema, target: st.StructType, label: str) -> Schema:
     names = [field.name for field in source]
     found = [find_name(field.name, names, label, optional=True) for field in target.fields]
     if found and all(index is None for index in found):
-        # These are more likely payloads of another kind than payloads without values: raise.
+        # Raise an error: these are more likely payloads of another kind than payloads without values.
         find_name(target.fields[0].name, names, label)
     return Schema(
         [

@@ -44,7 +44,7 @@ cdef list of_pandas(object values):
     return [None if missing else value for value, missing in zip(values.tolist(), sys.modules["pandas"].isna(values))]
 
 
-# Plans of the types of which arrays were built last, looked up by identity: making a plan takes longer than filling
+# Plans of the types last used for building arrays, looked up by identity: making a plan takes longer than filling
 # a short array. Types are immutable, and plans do not change.
 cdef Recent recent_types = Recent(8)
 

@@ -311,7 +311,7 @@ cdef class Builder(Converter):
         return 0
 
     cdef int row_of_pairs(self, int32_t f, int64_t at, object value, tuple names, list parts) except -1:
-        """As `row`, for (name, value) pairs, where fields of the same name take values in their order, or a tuple."""
+        """Like `row`, for (name, value) pairs or a tuple. Fields of the same name take the values in order."""
         cdef list row = [None] * len(names), entries
         cdef dict left = {}         # name -> fields that have no value yet, last one first
         cdef Py_ssize_t k
@@ -467,7 +467,7 @@ cdef class Builder(Converter):
         return 0
 
     cdef int encoded_array(self, int32_t f, Array array) except -1:
-        """As `encoded`, from an Array of plain values."""
+        """Like `encoded`, but for an Array of plain values."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef DictionaryValues values = self.values_of(f)
         cdef Columns columns = single_column(array, values.builder.plan)
@@ -564,7 +564,7 @@ cdef set BINARY = {Type_Binary, Type_LargeBinary, Type_BinaryView}
 
 
 cdef bint takes_class(const FieldPlan* field, object value, bint loose) except -1:
-    """As `Builder.accepts`, for fields without children."""
+    """Like `Builder.accepts`, but for fields without children."""
     import datetime
     from decimal import Decimal
 

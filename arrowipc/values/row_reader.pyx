@@ -310,7 +310,7 @@ cdef class RowReader:
 
     cdef RecordBatch take_apart(self, list held, list absent, const int32_t* wanted, const int64_t* rows,
                                 const int32_t* homes, int64_t n):
-        """As `gather`, for any layout, and for more batches than the cache holds: batch by batch, `absent` ones last.
+        """Like `gather`, but for any layout and any number of batches: it takes batch by batch, `absent` ones last.
 
         All rows of one batch are taken together; at the end the rows are put into the order that was asked for.
         """

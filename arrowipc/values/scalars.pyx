@@ -391,7 +391,7 @@ cdef int timestamp(int32_t unit, bint zoned, object value, int64_t* out, const c
     if not is_datetime(value):
         return numpy_ticks(value, "datetime64", unit, out, reason)
     if not is_plain_datetime(value):
-        # Of pandas: NaT is a datetime that is not equal to itself, and a Timestamp also has nanoseconds.
+        # In pandas, NaT is a datetime that is not equal to itself, and a Timestamp also has nanoseconds.
         if value != value:
             return IS_NULL
         nanoseconds = getattr(value, "nanosecond", 0)

@@ -311,7 +311,7 @@ def indices_of(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
 
 
 def _decoded(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
-    """As `split`, for dictionary-encoded values."""
+    """Like `split`, but for dictionary-encoded values."""
     indices, valid = indices_of(array, kind)
     values, known = split(array.dictionary or Array.from_pylist([], kind.value_type))
     if len(values) == 0:
@@ -323,7 +323,7 @@ def _decoded(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
 
 
 def _repeated(array: Array) -> tuple[_Values, _Valid]:
-    """As `split`, for run-end encoded values."""
+    """Like `split`, but for run-end encoded values."""
     run_ends, values = array.children
     start, stop, ends = array.offset, array.offset + len(array), _stored(run_ends, stored_dtype(run_ends.type))
     first = int(np.searchsorted(ends, start, side="right"))

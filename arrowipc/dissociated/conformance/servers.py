@@ -434,7 +434,7 @@ def _holding(goes: bool, subject: Subject, wire: Wire) -> Found:
 lending(72, sent="nothing is freed, and four other clients read")(functools.partial(_holding, False))
 lending(86, sent="the client goes, its memory stays mapped, and four others read")(functools.partial(_holding, True))
 
-#: Item, description and function of what a client does with memory that it holds; the server must serve on.
+#: Actions of a client with memory that it holds: item, description and function. The server must keep serving.
 FREEING: tuple[tuple[int, str, Callable[[Wire], None]], ...] = (
     (74, "free_data of 7 bytes", lambda wire: wire.send_freed(bytes(7))),
     (75, "all addresses, backwards, in one message", lambda wire: wire.free(wire.addresses[::-1])),

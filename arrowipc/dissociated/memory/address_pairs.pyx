@@ -245,7 +245,7 @@ cdef class Pairs:
     cdef int check_whole(self, const BatchHeader* header, int64_t claimed) except -1:
         """Raise unless the pairs can be the packed body in pieces; they do not fit its buffers."""
         cdef int64_t i, length
-        # As many pairs as buffers, and one of them too short, is an error, unless together they are the whole body.
+        # If there are as many pairs as buffers, one that is too short is an error, unless all are the whole body.
         if self.count == header.buffers.count and <int64_t> self.total != claimed:
             for i in range(self.count):
                 length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
