@@ -15,7 +15,7 @@ Examples
 {'x': [1, 2, 3]}
 """
 
-# What `importlib.machinery` offers, without the packages that it loads.
+# `importlib.machinery` has these names too, but importing it loads more packages.
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import EXTENSION_SUFFIXES, ExtensionFileLoader
 from atexit import register
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# The compiled modules, all in one library, that of `_core`.
+# The compiled modules. All are in one library, that of `_core`.
 _COMPILED = """
     _core cdata.export cdata.import_array cdata.import_table columns.array columns.builder columns.elements
     columns.equal columns.record_batch columns.take columns.truncate decode.decoders decode.decompress
@@ -45,7 +45,7 @@ _COMPILED = """
 
 
 class _CompiledFinder:
-    """Finds the compiled modules: the interpreter looks for a library of each module's name only."""
+    """Finds the compiled modules in their one library; the interpreter would look for one library per module."""
 
     library = __path__[0] + "/_core" + EXTENSION_SUFFIXES[0]
     names = frozenset([f"arrowipc.{name}" for name in _COMPILED.split()])
@@ -63,11 +63,11 @@ meta_path.insert(0, _CompiledFinder)
 
 
 class _Registered:
-    """Keeps the modules that methods import importable while the interpreter ends.
+    """Lets methods import modules even while the interpreter ends.
 
-    Methods import what they need when they are called, also from ``__del__``. The interpreter forgets all modules
-    before it removes the last objects. It forgets this object, too: then what was imported is registered again.
-    Nothing else may refer to it: its own name is not among those that are noted.
+    Methods import what they need when they are called, also from ``__del__``. At its end the interpreter empties
+    ``sys.modules`` before it removes the last objects. That removes this object too, and its ``__del__`` puts the
+    modules back. No other reference to it may exist, so `note` does not store its own entry of ``sys.modules``.
     """
 
     modules: "Any" = ()
@@ -78,7 +78,7 @@ class _Registered:
 
     @classmethod
     def note(cls) -> None:
-        """Note what was imported, as the last of what is done at exit."""
+        """Remember the modules that are loaded; runs at exit, after the functions that were registered later."""
         known = {"arrowipc", "numpy", "pandas", "polars", "pyarrow", "scipy", *stdlib_module_names}
         cls.modules = {name: module for name, module in modules.items() if name.partition(".")[0] in known}
 
@@ -86,7 +86,7 @@ class _Registered:
 modules["arrowipc_registered"] = _Registered()  # type: ignore[assignment]
 register(_Registered.note)
 
-# The modules that hold public names, and these.
+# The modules that hold public names, each with its names.
 _PUBLIC = """
     errors: ArrowIpcError FormatError LimitError NotFoundError TruncatedError UnsupportedError UsageError
     arguments: KeyValueMetadata
@@ -130,7 +130,7 @@ _HOMES = {
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
-#: What people coming from other libraries look for, and what there is instead.
+#: Names in other libraries -> the text that says what to use here instead.
 _INSTEAD = {
     "BufferOutputStream": "a bytearray() is a sink",
     "Codec": "new_stream and new_file take compression= and compression_level=, or a pyarrow.Codec",
@@ -161,7 +161,7 @@ _INSTEAD = {
 }
 
 
-#: Modules that come with the package: ``ipc.types.int64()`` needs no other import.
+#: Modules that are attributes of the package, so that ``ipc.types.int64()`` needs no other import.
 _MODULES = frozenset(("aio", "dissociated", "errors", "events", "spark", "types"))
 
 
@@ -178,7 +178,7 @@ def __getattr__(name: str) -> "Any":
         from arrowipc import types
         from arrowipc.arguments import missing
 
-        if name in types.__all__:  # as in pyarrow; they are listed there only
+        if name in types.__all__:  # also reached here, as in pyarrow; `dir` lists them in `types` only
             return getattr(types, name)
 
         raise missing("module 'arrowipc'", name, modules[__name__], _INSTEAD)
@@ -198,14 +198,14 @@ def __dir__() -> list[str]:
 
 
 class _Annotation(str):
-    """An annotation as `help` should show it; like any string, it is evaluated only on request."""
+    """An annotation that `help` shows without quotes; like any string, it is evaluated only on request."""
 
     __slots__ = ()
     __repr__ = str.__str__
 
 
 def _unquote(value: "Any") -> None:
-    """Let signatures of a public function, or of a class's methods, show types without quotes."""
+    """Make the signature of a public function, or those of a class's methods, show types without quotes."""
     for member in vars(value).values() if isinstance(value, type) else (value,):
         annotations = getattr(getattr(member, "__func__", member), "__annotations__", None)
         for name in annotations or ():

@@ -1,8 +1,8 @@
-"""Checks of arguments, the base class of immutable values, metadata, and options of pyarrow."""
+"""Checks of arguments, base classes, metadata, and the translation of pyarrow's options."""
 
 from __future__ import annotations
 
-from _collections_abc import Mapping  # loaded by now; `collections.abc` also loads `collections`
+from _collections_abc import Mapping  # always loaded; `collections.abc` would also load `collections`
 from _operator import index
 from sys import version_info
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    #: Whether extension types become what they mean; a mapping from their names to functions of a stored value.
+    #: Whether values of extension types are converted, or a mapping: name of the type -> function of a stored value.
     Extensions: TypeAlias = "bool | Mapping[str, Callable[[Any], Any]] | None"
-    #: What maps become: lists of pairs, or dicts, where keys that repeat are refused or lose all but the last value.
+    #: What maps become: lists of pairs, or dicts. A repeated key is an error, or its last value counts ("lossy").
     MapsAsDicts: TypeAlias = "Literal['strict', 'lossy'] | None"
     Order: TypeAlias = Literal["ascending", "descending"]
     Nulls: TypeAlias = Literal["at_end", "at_start"]
     MetadataLike: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
 
-#: How far docstrings of classes and functions are indented; since Python 3.13 the compiler strips that.
+#: The indentation of docstrings at run time; since Python 3.13 the compiler strips it.
 MARGIN = "" if version_info >= (3, 13) else "    "
 
-#: How immutable objects fill their private slots, which remember what follows from the others.
+#: Sets a private slot of an immutable object; these slots hold values computed from the others.
 note: Callable[[object, str, object], None] = object.__setattr__
 
 
@@ -43,9 +43,9 @@ def filled(cls: type[T], *values: object, **private: object) -> T:
 class Immutable:
     """Base of the values that describe data: slots named by ``__match_args__``, filled once.
 
-    They are shared, so nothing changes them: they are made in ``__new__``, there is no ``__init__`` to call again, and
-    ``object.__setattr__`` finds properties. Copying with changes follows the protocol of :func:`copy.replace`; pickling
-    rebuilds through the constructor, so that the checks run again.
+    They are shared, so nothing may change them. ``__new__`` fills them, there is no ``__init__`` that could be called
+    again, and properties hide the slots from ``object.__setattr__``. Copying with changes follows the protocol of
+    :func:`copy.replace`. Unpickling calls the constructor, so that the checks run again.
     """
 
     __slots__ = ("__weakref__",)
@@ -79,7 +79,7 @@ class Immutable:
 
 
 def entries_of(text: str) -> dict[str, list[str]]:
-    """The entries "name : kind" of a docstring by their names: the lines of each, without margin."""
+    """Return the entries "name : kind" of a docstring: name -> the lines of the entry, without margin."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
@@ -87,13 +87,13 @@ def entries_of(text: str) -> dict[str, list[str]]:
         if " : " in line and line[0] != " ":
             lines = found[line.partition(" : ")[0]] = []
         elif not line.strip():
-            lines = []  # of no entry
+            lines = []  # lines that belong to no entry
         lines.append(line)
     return found
 
 
 def with_field_docs(cls: type[T]) -> type[T]:
-    """Decorate a named tuple: each field gets as its docstring what that of the class says of it."""
+    """Decorate a named tuple: the entry of each field in the class docstring becomes the docstring of the field."""
     for names, (first, *others) in entries_of(cls.__doc__ or "").items():
         for name in names.split(", "):
             getattr(cls, name).__doc__ = " ".join([f"{first.partition(' : ')[2]}:", *map(str.strip, others)])
@@ -101,13 +101,13 @@ def with_field_docs(cls: type[T]) -> type[T]:
 
 
 def described(value: object) -> str:
-    """Type and value of an unexpected argument, short enough for a message."""
+    """Return type and value of an unexpected argument as text, short enough for a message."""
     text = showable(repr(value))
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
 
 
 def as_integer(value: Any) -> int | None:
-    """The number that an object of the caller returned; None for anything else, such as True, which is no count."""
+    """Return the integer that an object of the caller returned; None for anything else, also for True and False."""
     try:
         return None if isinstance(value, bool) else index(value)
     except TypeError:
@@ -115,7 +115,7 @@ def as_integer(value: Any) -> int | None:
 
 
 def bytes_taken(sink: object, size: int, answer: object) -> int:
-    """How many of `size` bytes a sink took, from what its `write` or `send` returned; None means all of them."""
+    """Return how many of `size` bytes a sink took. `answer` is what its `write` or `send` returned; None means all."""
     count = size if answer is None else as_integer(answer)
     if count is None or not 0 < count <= size:
         raise OSError(
@@ -126,7 +126,7 @@ def bytes_taken(sink: object, size: int, answer: object) -> int:
 
 
 def equals_foreign(mine: Any, other: object) -> bool:
-    """Whether an object equals one of another library; one that cannot be read is not equal."""
+    """Return whether an object equals one of another library; an object that cannot be read is not equal."""
     try:
         return bool(mine.equals(other))
     except (ArrowIpcError, TypeError, ValueError):
@@ -136,17 +136,17 @@ def equals_foreign(mine: Any, other: object) -> bool:
 
 
 def refuse_async(value: object, methods: Iterable[str], instead: str) -> None:
-    """Refuse a source or sink of an event loop, which has such coroutine functions or is an async iterator."""
+    """Refuse a source or sink of an event loop: one of `methods` is a coroutine function, or is ``__aiter__``."""
     for name in methods:
         method = getattr(value, name, None)
-        # CO_COROUTINE; the module `inspect` takes longer to import than most streams to read.
+        # 0x80 is CO_COROUTINE; importing `inspect` takes longer than reading most streams.
         flags = getattr(getattr(method, "__code__", None), "co_flags", 0)
         if method is not None and (name == "__aiter__" or flags & 0x80):
             raise UsageError(f"{type(value).__name__} belongs to an event loop: {instead}")
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """The names that occur more than once, in the order of their first occurrence."""
+    """Return the names that occur more than once, in the order of their first occurrence."""
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1
@@ -154,7 +154,7 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 
 def instance_of(what: str, value: T, kind: type | tuple[type, ...], instead: str = "") -> T:
-    """Return an argument that must be of a class, or of one of several; else a `UsageError`."""
+    """Return an argument that must be an instance of `kind`; else raise a `UsageError`."""
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         names = " or ".join(["None" if each is type(None) else f"a {each.__name__}" for each in kinds])
@@ -163,7 +163,7 @@ def instance_of(what: str, value: T, kind: type | tuple[type, ...], instead: str
 
 
 def iterator_of(what: str, values: Iterable[T]) -> Iterator[T]:
-    """Return an iterator over an argument that must be iterable; else a `UsageError`."""
+    """Return an iterator over an argument that must be iterable; else raise a `UsageError`."""
     try:
         return iter(values)
     except TypeError:
@@ -171,12 +171,12 @@ def iterator_of(what: str, values: Iterable[T]) -> Iterator[T]:
 
 
 def items_of(what: str, values: Iterable[T]) -> list[T]:
-    """Return the same as a list."""
+    """Return the items of an argument that must be iterable as a list; else raise a `UsageError`."""
     return list(iterator_of(what, values))
 
 
 def columns_of(columns: Iterable[str | int] | str | int) -> tuple[str | int, ...]:
-    """Return the columns of an argument, one or several, as a tuple of names and indices."""
+    """Return an argument that names one column or several as a tuple of names and indices; else a `UsageError`."""
     found = (columns,) if isinstance(columns, (str, int)) else tuple(items_of("columns", columns))
     for each in found:
         if isinstance(each, bool) or not isinstance(each, (str, int)):
@@ -185,7 +185,7 @@ def columns_of(columns: Iterable[str | int] | str | int) -> tuple[str | int, ...
 
 
 def integer_of(what: str, value: SupportsIndex) -> int:
-    """Return an argument that must be an integer of any class as an int; else a `UsageError`."""
+    """Return an argument that must be an integer of any class as an int; else raise a `UsageError`."""
     try:
         return index(value)
     except TypeError:
@@ -193,7 +193,7 @@ def integer_of(what: str, value: SupportsIndex) -> int:
 
 
 def order_of(what: str, axes: Iterable[SupportsIndex], ndim: int) -> tuple[int, ...]:
-    """Return an order of axes that names each once."""
+    """Return an order of axes as a tuple; it must name each of `ndim` axes once, else raise a `UsageError`."""
     order = tuple([integer_of(f"{what}: each axis", axis) for axis in items_of(what, axes)])
     if sorted(order) != list(range(ndim)):
         raise UsageError(f"{what} must name each of 0..{ndim - 1} once, found {order}")
@@ -201,7 +201,7 @@ def order_of(what: str, axes: Iterable[SupportsIndex], ndim: int) -> tuple[int, 
 
 
 def check_flag(what: str, value: Any) -> bool:
-    """Return an argument that must be True or False, also those of NumPy, as a bool; else a `UsageError`."""
+    """Return an argument that must be True or False, also NumPy's, as a bool; else raise a `UsageError`."""
     if value is True or value is False:
         return value
     kind = type(value)
@@ -211,7 +211,7 @@ def check_flag(what: str, value: Any) -> bool:
 
 
 def check_safe(what: str, safe: Any) -> None:
-    """Check that `safe` is True; else raise an `UnsupportedError` that says who changes values that do not fit."""
+    """Check that `safe` is True; for False, raise an `UnsupportedError` that names the way to do it with pyarrow."""
     if not check_flag("safe", safe):
         raise UnsupportedError(
             f"{what}: values are kept; to_arrow().cast(type, safe=False) changes those that do not fit"
@@ -219,28 +219,28 @@ def check_safe(what: str, safe: Any) -> None:
 
 
 def check_integer(what: str, value: int, low: int, high: int) -> int:
-    """Return an argument that must be an int, no bool, from `low` to `high`; else a `UsageError`."""
+    """Return an argument that must be an int, not a bool, from `low` to `high`; else raise a `UsageError`."""
     if type(value) is not int or not low <= value <= high:
         raise UsageError(f"{what} must be an integer from {low} to {high}, found {described(value)}")
     return value
 
 
 def check_choice(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    """Return an argument that must be one of the allowed; else a `UsageError` that lists them."""
+    """Return an argument that must be one of the allowed values; else raise a `UsageError` that lists them."""
     if value not in allowed:
         raise UsageError(f"{what} must be {' or '.join(map(repr, allowed))}, found {described(value)}")
     return value
 
 
 def check_names(what: str, found: Iterable[str], known: Iterable[str]) -> None:
-    """Check that all names of options are known; else raise a `UsageError` that names a similar one, or lists all."""
+    """Check that all names of options are known; else raise a `UsageError` with a similar name, or with all names."""
     for name in found:
         if name not in known:
             raise UsageError(f"{what} has no option {name!r}: {like(name, sorted(known))}")
 
 
 def like(name: str, known: Iterable[str]) -> str:
-    """What may have been meant by a name that is not known: a similar one, or one of all."""
+    """Return the advice for a name that is not known: a similar name if there is one, else all names."""
     from difflib import get_close_matches
 
     near = get_close_matches(str(name), known, 1)
@@ -248,10 +248,10 @@ def like(name: str, known: Iterable[str]) -> str:
 
 
 def check_text(what: str, value: str) -> str:
-    """Return an argument that must be a str that UTF-8 can encode, as a plain str; else a `UsageError`."""
+    """Return an argument that must be a str that UTF-8 can encode, as a plain str; else raise a `UsageError`."""
     if not isinstance(value, str):
         raise UsageError(f"{what} must be a str, found {described(value)}")
-    value = str.__str__(value)  # compiled code takes no str of NumPy, and no member of an enum
+    value = str.__str__(value)  # compiled code takes only plain str: no str of NumPy, no member of an enum
     if not value.isascii():
         try:
             value.encode()
@@ -261,7 +261,7 @@ def check_text(what: str, value: str) -> str:
 
 
 def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | None:
-    """Return names of a tensor's dimensions as a tuple, one for each; None if there are none or all are empty."""
+    """Return one name per dimension of a tensor as a tuple; None if no names are given or all are empty."""
     if names is None:
         return None
     if isinstance(names, str):
@@ -272,7 +272,7 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
     return checked if any(checked) else None
 
 
-#: Names of other libraries, and what we have instead.
+#: Attribute names in other libraries -> the text that says what to use here instead.
 _INSTEAD = {
     **dict.fromkeys(
         (
@@ -321,14 +321,14 @@ _INSTEAD = {
 
 
 def missing(owner: str, name: str, thing: object, instead: Mapping[str, str] = _INSTEAD) -> AttributeError:
-    """Return the error for a name that a class or a module lacks; it says what there is instead."""
+    """Return the error for a name that a class or a module lacks; its text says what to use instead."""
     text = f"{owner} has no attribute {name!r}" + (f": {instead[name]}" if name in instead else "")
-    # With `name` and `obj` the interpreter adds what else may have been meant.
+    # With `name` and `obj` the interpreter adds a similar name to the message.
     return AttributeError(text, name=name, obj=thing)
 
 
 class _Absent:
-    """A name that a class lacks: who reads it gets an error that says what does the same."""
+    """Descriptor for a name that a class lacks: reading it raises an error that says what to use instead."""
 
     __slots__ = ("_name",)
 
@@ -340,7 +340,7 @@ class _Absent:
 
 
 def is_filled(thing: object, slot: str) -> bool:
-    """Whether an attribute of an object has a value: `__init__` was called before."""
+    """Return whether an attribute of an object has a value; if not, `__init__` was not called."""
     try:
         object.__getattribute__(thing, slot)
     except AttributeError:
@@ -349,16 +349,16 @@ def is_filled(thing: object, slot: str) -> bool:
 
 
 class Initialized:
-    """Base of classes whose objects, if ``__new__`` alone made them, say so in all methods that need an attribute."""
+    """Base of classes whose methods raise a clear error if the object was made without a call of ``__init__``."""
 
     __slots__ = ()
 
     @classmethod
     def _instead(cls) -> Mapping[str, str]:
-        """Names of other libraries, and what objects of the class have instead."""
+        """Return names in other libraries -> the text that says what objects of the class have instead."""
         return _INSTEAD
 
-    if not TYPE_CHECKING:  # checkers would take any name
+    if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
         def __getattr__(self, name):
             slots = [slot for kind in type(self).__mro__ for slot in vars(kind).get("__slots__", ())]
@@ -368,17 +368,17 @@ class Initialized:
 
 
 class _Listing(type):
-    """Lists no `_Absent`, for ``dir``, ``help`` and completion of a class."""
+    """Metaclass that leaves names that are `_Absent` out of ``dir``, ``help`` and completion of a class."""
 
     def __dir__(cls) -> list[str]:
         return [name for name in type.__dir__(cls) if hasattr(cls, name)]
 
 
 class Hints(metaclass=_Listing):
-    """Base of classes whose errors for missing attributes say what there is instead.
+    """Base of classes whose errors for missing attributes say what to use instead.
 
-    Each name has an entry in the class. A method ``__getattr__`` would need less, but CPython then binds the methods
-    of the class anew for each call, which takes some 35 ns.
+    The class has an `_Absent` for each such name. A ``__getattr__`` would be shorter, but CPython would then bind the
+    methods of the class anew for each call, which takes some 35 ns.
     """
 
     __slots__ = ()
@@ -391,12 +391,12 @@ for _name in _INSTEAD:
     setattr(Hints, _name, _Absent(_name))
 
 
-#: How keys begin whose values describe the rows or the file beside which they lie: ours, and polars' numbers of rows.
+#: Beginnings of metadata keys whose values describe the rows or the file: our keys, and polars' numbers of rows.
 DESCRIPTIONS = b"arrowipc:", b"__POLARS_IPC_METADATA"
 
 
 def without_descriptions(pairs: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """Metadata that may be copied to other rows or files: without the entries that describe their source."""
+    """Return the metadata without the entries that describe their source; the rest may go to other rows or files."""
     return tuple([pair for pair in pairs if not pair[0].startswith(DESCRIPTIONS)])
 
 
@@ -410,9 +410,9 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
 
     Notes
     -----
-    ``pairs`` are all keys and values as they are stored. As a mapping, a key that repeats has its first value;
-    ``m["key"]`` is ``m[b"key"]``. ``==`` knows other mappings too, also of text, and looks at the order of equal keys
-    only.
+    ``pairs`` holds all keys and values as they are stored. As a mapping, a key that repeats has its first value, and
+    ``m["key"]`` is ``m[b"key"]``. ``==`` also takes other mappings, also of text. It ignores the order of pairs, except
+    that of pairs with the same key.
 
     Examples
     --------
@@ -440,7 +440,7 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
         return filled(cls, tuple(pairs), _values=None)
 
     def _mapping(self) -> dict[bytes, bytes]:
-        # Made once: who asks for n keys of somebody else's file must not walk n pairs for each.
+        # Made once, so that looking up n keys in an untrusted file does not walk over all pairs n times.
         if self._values is None:
             note(self, "_values", dict(reversed(self.pairs)))
         return self._values  # type: ignore[return-value]
@@ -479,7 +479,7 @@ class KeyValueMetadata(Immutable, Mapping[bytes, bytes]):
 
 
 def _encoded(value: Any) -> Any:
-    """Text as metadata hold it; surrogates, which none do, equal nothing there."""
+    """Return text as bytes, as metadata stores it. Lone surrogates give bytes that no metadata has."""
     return value.encode(errors="surrogatepass") if isinstance(value, str) else value
 
 
@@ -487,12 +487,12 @@ def _sorted(pairs: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     return sorted(pairs, key=lambda pair: pair[0])
 
 
-#: What nearly all fields have.
+#: Empty metadata, shared by the many fields that have none.
 NO_METADATA = KeyValueMetadata()
 
 
 def metadata_of(metadata: MetadataLike) -> KeyValueMetadata:
-    """The metadata of an argument as one object; None if there is none."""
+    """Return the metadata of an argument as one object; `NO_METADATA` if the argument is empty."""
     if not metadata:
         return NO_METADATA
     return metadata if isinstance(metadata, KeyValueMetadata) else KeyValueMetadata(metadata)
@@ -512,24 +512,24 @@ def _metadata_bytes(value: object) -> bytes:
 
 
 def read_keywords(options: Any) -> tuple[list[int] | None, bool, bool]:
-    """`columns`, `use_threads` and `ensure_native_endian` of a ``pyarrow.ipc.IpcReadOptions``."""
+    """Return `columns`, `use_threads` and `ensure_native_endian` for a ``pyarrow.ipc.IpcReadOptions``."""
     if not hasattr(options, "included_fields"):
         raise UsageError(
             f"options: expected a pyarrow.ipc.IpcReadOptions, found {described(options)}: pass others as keywords"
         )
-    # Any (0) and DataTypeSpecific (-3) hold for all that is read.
+    # Any (0) and DataTypeSpecific (-3) are true of all buffers that we read.
     if (alignment := int(getattr(options, "ensure_alignment", 0))) > 0:
         raise UnsupportedError(
             f"options: ensure_alignment asks for buffers at multiples of {alignment} bytes; arrowipc aligns them for "
             "the values of their types, to 8 at most: leave it out, or use pyarrow's reader. (Files that were written "
             "with alignment=64 and are mapped have such buffers.)"
         )
-    # There the fields come in the order of the schema, each once.
+    # With these options, pyarrow returns the fields in the order of the schema, each once.
     return sorted(set(options.included_fields)) or None, options.use_threads, options.ensure_native_endian
 
 
 def write_keywords(options: Any) -> dict[str, Any]:
-    """The keywords of `new_stream` for a ``pyarrow.ipc.IpcWriteOptions``."""
+    """Return the keywords of `new_stream` for a ``pyarrow.ipc.IpcWriteOptions``."""
     if not hasattr(options, "use_legacy_format"):
         raise UsageError(
             f"options: expected a pyarrow.ipc.IpcWriteOptions, found {described(options)}: pass others as keywords"
@@ -544,7 +544,7 @@ def write_keywords(options: Any) -> dict[str, Any]:
 
 
 def codec_and_level(codec: Any, level: int | None) -> tuple[Any, int | None]:
-    """A codec as its name, None for none: from text in any case, or from a ``pyarrow.Codec``, which has a level."""
+    """Return the name of a codec, and the level. `codec` is text in any case, a ``pyarrow.Codec``, a dict or None."""
     if hasattr(codec, "compression_level"):
         return codec.name, codec.compression_level if level is None else level
     if isinstance(codec, str):

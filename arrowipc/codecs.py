@@ -1,4 +1,4 @@
-"""The codec libraries: finds them, wraps them, and runs one small pool of threads for all batches."""
+"""The codec libraries: finding them, checking their options, and the helper threads that all batches share."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ZSTD = 1
 NAMES = {LZ4_FRAME: "LZ4_FRAME", ZSTD: "ZSTD"}
 NUMBERS = {"lz4": LZ4_FRAME, "lz4_frame": LZ4_FRAME, "zstd": ZSTD}
 
-# What the libraries themselves take. Below 0 both trade size for speed; 0 is their own default.
+# The levels that the libraries accept. Below 0 both trade size for speed; 0 is their own default.
 LEVELS = {LZ4_FRAME: (-65536, 12), ZSTD: (-131072, 22)}
 DEFAULT_LEVEL = 1
 
-#: Functions of liblz4 and libzstd that decode (False) and encode (True) whole buffers, by what they do for us.
+#: Functions of liblz4 and libzstd that decode (False) and encode (True) whole buffers, by the names we use for them.
 #:
 #: ``LZ4F_compressFrame`` begins every frame with empty tables, so that a frame depends on nothing but its buffer. A
-#: reused context would save clearing them, which is 0.15 of the 1.1 us that 1 KB takes and nothing from 8 KB on; what
-#: it leaves in the tables may decide which match is found. ``ZSTD_compressCCtx`` states the size in the frame and
+#: reused context would not clear the tables: that saves 0.15 of the 1.1 us for 1 KB and nothing from 8 KB on, but
+#: what is left in the tables may change which match is found. ``ZSTD_compressCCtx`` states the size in the frame and
 #: reuses its context.
 FUNCTIONS = {
     (LZ4_FRAME, False): {
@@ -65,23 +65,24 @@ FUNCTIONS = {
     },
 }
 
-# Packages and their modules in which builds of the libraries are looked for: the fastest first, and any will do.
+# Packages, and their modules that contain the libraries. The fastest come first; the first that works is used.
 MODULES: dict[int, tuple[tuple[str, str], ...]] = {
     LZ4_FRAME: (("lz4.frame", "_frame"),),
     ZSTD: (("backports.zstd", "_zstd"), ("zstandard", "_cffi"), ("zstandard", "backend_c")),
 }
 
-# LZ4F_blockSizeID_t of 1 MB. Blocks are independent: each can be decoded straight to its place. At this size
-# that costs nothing: compressed and read as fast as linked blocks of 64 KB and within 0.2 % of their size,
-# where independent blocks of 64 KB make text 19 % larger and 15 % slower. A buffer of less than 1 MB is one
-# block, declared as the least size that holds it.
+# LZ4F_blockSizeID_t of 1 MB. Blocks are independent, so that each can be decoded straight to its place. At this
+# size that costs nothing: they are as fast as linked blocks of 64 KB, and their size is within 0.2 %, while
+# independent blocks of 64 KB make text 19 % larger and 15 % slower. A buffer of less than 1 MB is one
+# block, whose declared size is the smallest that holds it.
 LZ4_BLOCK_SIZE = 6
 
 
 def functions(codec: int, encodes: bool) -> dict[str, int]:
-    """Addresses of the `FUNCTIONS` of a codec, which the packages export that are built around liblz4 and libzstd.
+    """Return the addresses of the `FUNCTIONS` of a codec, which packages built around liblz4 and libzstd export.
 
-    The packages' own interfaces take 1.5 us for each of many small buffers and make new bytes for every frame.
+    The Python interfaces of these packages take 1.5 us per call, also for a small buffer, and return new bytes for
+    every frame.
     """
     specs = [spec for each in MODULES[codec] if (spec := _spec(*each)) is not None]
     for spec in specs:
@@ -97,7 +98,7 @@ def functions(codec: int, encodes: bool) -> dict[str, int]:
 
 
 def _spec(package: str, module: str) -> ModuleSpec | None:
-    """Find a module of a package; only its parent packages are imported."""
+    """Find a module of a package; this imports only the parents of the package."""
     try:
         around = importlib.util.find_spec(package)
     except ModuleNotFoundError:
@@ -108,7 +109,7 @@ def _spec(package: str, module: str) -> ModuleSpec | None:
 
 
 def _exported(spec: ModuleSpec, names: dict[str, str]) -> dict[str, int] | None:
-    """Addresses of functions of a compiled module, None when one is not exported."""
+    """Return the addresses of functions of a compiled module; None if it does not export all of them."""
     try:
         symbols = ctypes.CDLL(spec.origin)
         return {what: ctypes.cast(getattr(symbols, name), ctypes.c_void_p).value or 0 for what, name in names.items()}
@@ -120,21 +121,21 @@ def _exported(spec: ModuleSpec, names: dict[str, str]) -> dict[str, int] | None:
 
 
 def check_codec(name: object) -> int:
-    """The number of a codec, by its name."""
+    """Return the number of the codec with this name; else raise a `UsageError`."""
     if not isinstance(name, str) or name not in NUMBERS:
         raise UsageError(f"compression must be 'lz4', 'zstd' or None, as the format allows, found {described(name)}")
     return NUMBERS[name]
 
 
 def check_level(codec: int, level: int | None) -> int:
-    """The level to compress with; None is level 1 for both codecs, which is also what pyarrow writes."""
+    """Return the level to compress with; for None that is level 1 with both codecs, as in pyarrow."""
     if level is None:
         return DEFAULT_LEVEL
     return check_integer(f"compression_level of {NAMES[codec]}", level, *LEVELS[codec])
 
 
 def check_savings(fraction: object) -> float:
-    """The minimum fraction of a buffer that compression must save; None is 0: any saving counts."""
+    """Return the smallest fraction of a buffer that compression must save; None gives 0, so any saving counts."""
     if fraction is None:
         return 0.0
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 <= fraction < 1:
@@ -157,7 +158,8 @@ def _cpus() -> int:
 class Turn:
     """One call that is given to a helper thread. The caller can take it back until the helper begins it.
 
-    Whoever takes `_claim` decides which. Nobody waits for it, so nothing hangs where a signal interrupts.
+    The thread that acquires `_claim` makes the call, or takes it back. No thread waits for that lock, so that nothing
+    hangs if a signal interrupts.
     """
 
     __slots__ = ("_claim", "_over", "_run", "error", "value")
@@ -181,7 +183,7 @@ class Turn:
             self._over.release()
 
     def take_back(self) -> bool:
-        """Whether no thread has begun the call; then no thread will."""
+        """Take the call back, so that no thread will begin it; return False if one has begun it already."""
         if not self._claim.acquire(False):
             return False
         self._run = None
@@ -193,7 +195,7 @@ class Turn:
             self._over.acquire()
 
     def result(self) -> Any:
-        """What the call returns or raises; this thread makes it if no helper has begun it."""
+        """Return or raise what the call does; this thread makes the call if no helper has begun it."""
         run = self._run
         if run is not None and self.take_back():
             return run()
@@ -203,8 +205,8 @@ class Turn:
         return self.value
 
 
-#: What the helpers do next, and who they are. This is no executor of the standard library: where one of its
-#: threads lacks memory before it has said that it runs, or at the end of a `with`, its callers wait for ever.
+#: The calls that wait for a helper, and the ids of the helper threads. An executor of the standard library would not
+#: do: if memory runs out in one of its threads before it has started, or at the end of a `with`, callers wait for ever.
 _turns: SimpleQueue[Turn] = SimpleQueue()
 _helpers: list[int] = []
 
@@ -213,12 +215,12 @@ def _help(turns: SimpleQueue[Turn]) -> None:
     while True:
         try:
             turns.get()()
-        except BaseException:  # for want of memory: whoever asked takes the turn back
+        except BaseException:  # out of memory: the thread that asked takes the turn back
             continue
 
 
 def _forget_helpers() -> None:
-    # A forked child has the list without the threads: work left to them would never be done.
+    # A forked child has the list but not the threads, so that calls given to them would never be made.
     global _turns
     _turns = SimpleQueue()
     _helpers.clear()
@@ -229,19 +231,19 @@ if hasattr(os, "register_at_fork"):
 
 
 def ask(turn: Turn, helpers: int) -> None:
-    """Give a turn to the helper threads; start them if there are too few."""
+    """Give a turn to the helper threads; start one more if there are fewer than `helpers`."""
     try:
         if len(_helpers) < helpers:
-            # Two threads may both get here: then there is one more.
+            # Two threads may get here at the same time: then there is one helper more than needed.
             _helpers.append(start_new_thread(_help, (_turns,)))
     except RuntimeError:
-        pass  # no more threads, or the interpreter is shutting down: those that are there do it all
+        pass  # no more threads can start, or the interpreter is shutting down: the existing helpers do all
     if _helpers:
         _turns.put(turn)
 
 
 def run_shared(run: Callable[[], None], n_jobs: int) -> None:
-    """Call `run` in this thread and in helpers, at most once per processor or job, and wait for all calls."""
+    """Call `run` in this thread and in helpers, at most once per processor and per job; wait for all calls."""
     turns: list[Turn] = []
     helpers = min(_cpus(), n_jobs) - 1
     try:
@@ -249,7 +251,7 @@ def run_shared(run: Callable[[], None], n_jobs: int) -> None:
             turns.append(Turn(run))
             ask(turns[-1], helpers)
     except (MemoryError, RuntimeError):
-        pass  # no room, or none for a lock: this thread and whoever was asked do it all
+        pass  # no memory, or no lock: this thread and the helpers that were asked do all
     try:
         run()
     finally:

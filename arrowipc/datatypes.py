@@ -1,9 +1,11 @@
-"""The logical types of Arrow as immutable values, and the field that carries them.
+"""The logical types of Arrow as immutable values, and the class for fields.
 
-Every table of Schema.fbs that describes a type is one small class here, named as there. Parameters are checked when a
-type is made, so a type that exists is one the format can express. :mod:`arrowipc.types` has the names, and factories.
+Every table of Schema.fbs that describes a type is one small class here, with the same name. Parameters are checked when
+a type is made, so the format can express every type that exists. :mod:`arrowipc.types` is the public module: it has the
+classes, and factories.
 
-They are written by hand: importing :mod:`dataclasses` and making thirty classes takes longer than ``import arrowipc``.
+The classes are written by hand, because importing :mod:`dataclasses` and making thirty classes with it would take
+longer than ``import arrowipc``.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 
-#: Most levels of nested types with the innermost leaf, as of ``Limits.depth``: what walks a type may recurse.
+#: The most levels of nested types, the innermost included, as in ``Limits.depth``; so functions may recurse on types.
 MAX_DEPTH = 64
 
 INT32_MAX = 2**31 - 1
@@ -44,10 +46,10 @@ INT64_MAX = 2**63 - 1
 #: Bit width of a decimal -> the most digits it holds.
 DECIMAL_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 
-#: Unit of a time of day -> the only bit width the format allows for it.
+#: Unit of a time of day -> the only bit width that the format allows for it.
 TIME_BITS: dict[TimeUnit, int] = {"s": 32, "ms": 32, "us": 64, "ns": 64}
 
-#: The message of readers and importers for a column that is refused.
+#: The message of readers and importers that refuse a column of such integers.
 WIDE_INTEGERS = (
     "integers of 128 bits (Int128 or UInt128 of polars), which the Arrow format does not have: cast them in polars, to "
     "pl.Int64 or pl.Decimal(38, 0)"
@@ -58,15 +60,15 @@ EXTENSION_METADATA = b"ARROW:extension:metadata"
 
 
 class Described(Immutable):
-    """Base of types, fields and schemas: export, and comparison, also with those of other libraries."""
+    """Base of types, fields and schemas: their export, and their comparison, also with those of other libraries."""
 
     __slots__ = ()
 
     def equals(self, other: object, check_metadata: bool = False) -> bool:
         """Whether `other` is equal; it may be another library's, by ``__arrow_c_schema__``.
 
-        Schemas: fields and byte order. Fields: names, types and nullability. With `check_metadata` also all metadata,
-        and the names that ``==`` ignores.
+        Of schemas, fields and byte order are compared; of fields, names, types and nullability. `check_metadata` also
+        compares all metadata, and the names that ``==`` ignores.
         """
         check_metadata = check_metadata is not False and check_flag("check_metadata", check_metadata)
         if self is other:
@@ -74,7 +76,7 @@ class Described(Immutable):
         try:
             return self._equals(own(other, DataType if isinstance(self, DataType) else type(self)), check_metadata)
         except ArrowIpcError:
-            return False  # a type that we do not have
+            return False  # `other` has a type that we do not have
 
     def _equals(self, other: object, check_metadata: bool) -> bool:
         raise NotImplementedError
@@ -97,11 +99,11 @@ class Described(Immutable):
 
 
 def own(value: Any, kind: type[Described]) -> Any:
-    """A type, field or schema (`kind`) of another library as ours; anything else is returned as it is."""
+    """Convert a type, field or schema (`kind`) of another library to ours; return anything else as it is."""
     if isinstance(value, Described) or not hasattr(value, "__arrow_c_schema__"):
         return value
     if hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__"):
-        return value  # it has rows
+        return value  # an object with rows
     from arrowipc.cdata.import_array import described_from
 
     found = described_from(value, not issubclass(kind, (DataType, Field)))
@@ -115,7 +117,7 @@ class DataType(Described):
     Types are immutable, hashable and compare by value. ``str(type)`` is the name people know from pyarrow,
     such as ``timestamp[us, tz=UTC]``.
 
-    A type equals its name: ``type == "int64"``. ``==`` ignores what the format gives no meaning: metadata of child
+    A type equals its name: ``type == "int64"``. ``==`` ignores what has no meaning in the format: metadata of child
     fields, and the names of the children of lists, maps and run-end encodings (``item``, ``element``, ``l``).
 
     Examples
@@ -129,7 +131,7 @@ class DataType(Described):
 
     _children: tuple[Field, ...] = ()
     _depth = 1
-    #: How the type prints, without parameters.
+    #: The text of the type, if it has no parameters, or the beginning of that text.
     _spelling = ""
 
     @property
@@ -156,17 +158,17 @@ class DataType(Described):
 
     @property
     def id(self) -> int:
-        """The number of the type in pyarrow, so that ``pyarrow.types.is_integer(type)`` and its kin work."""
+        """The number of the type in pyarrow, so that functions such as ``pyarrow.types.is_integer`` take the type."""
         return NUMBERED.index(self.word or "extension")
 
     @property
     def word(self) -> str:
-        """The first word of how the type prints, such as ``"timestamp"``."""
+        """The first word of ``str(type)``, such as ``"timestamp"``."""
         return (self._spelling or str(self)).partition("<")[0].partition("[")[0].partition("(")[0]
 
     @property
     def bit_width(self) -> int:
-        """Bits of a value; a UsageError for types whose values have no size, or different ones."""
+        """Bits of a value; a UsageError for types whose values have no size, or different sizes."""
         if self.word not in WIDTHS:
             raise UsageError(f"values of {self} have no fixed width")
         return WIDTHS[self.word]
@@ -202,7 +204,7 @@ class DataType(Described):
         return self._key(check_metadata) == other._key(check_metadata)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
-        """Return what equality compares: the class and its parameters, children replaced by their keys."""
+        """Return what equality compares: the class and its parameters, with keys in place of the children."""
         return (type(self), *self._parameters().values())
 
     def __str__(self) -> str:
@@ -226,7 +228,7 @@ class Field(Described, Hints):
 
     Notes
     -----
-    ``==`` and ``hash`` look at name, type and nullability; :meth:`equals` can compare the metadata too.
+    ``==`` and ``hash`` compare name, type and nullability; :meth:`equals` can compare the metadata too.
 
     Examples
     --------
@@ -246,14 +248,14 @@ class Field(Described, Hints):
 
     def __new__(cls, name: str, type: Any, nullable: bool = True, metadata: MetadataLike = ()) -> Self:
         if not isinstance(type, DataType):
-            # Of another library; an extension type is its storage, and metadata of the field.
+            # A type of another library; an extension type becomes its storage type, and metadata of the field.
             found = own(type, Field)
             if not isinstance(found, Field) or found.name:
                 raise UsageError(f"Field {name!r}: type must be a DataType, found {described(type)}")
             type = found.type
             metadata = metadata_of(metadata) if metadata else found.metadata
         self = object.__new__(cls)
-        # There may be thousands of fields, so without a loop.
+        # Without a loop, because there may be thousands of fields.
         put_name, put_type, put_nullable, put_metadata = cls._setters.values()
         put_name(self, check_text("Field: name", name))
         put_type(self, type)
@@ -266,7 +268,7 @@ class Field(Described, Hints):
 
     @property
     def extension_name(self) -> str | None:
-        """Name of the extension type this field carries, or None. It describes; nothing is ever executed."""
+        """Name of the extension type of this field, or None. Reading never runs code because of it."""
         name = self.metadata.get(EXTENSION_NAME)
         return None if name is None else name.decode("utf-8", "backslashreplace")
 
@@ -284,7 +286,7 @@ class Field(Described, Hints):
         return self.__replace__(type=new_type)
 
     def flatten(self) -> list[Field]:
-        """Return the fields of the members of a struct, named ``field.member``; another field as it is, in a list."""
+        """Return the members of a struct as fields named ``field.member``; for another type, a list of this field."""
         if not isinstance(self.type, Struct):
             return [self]
         return [
@@ -297,7 +299,7 @@ class Field(Described, Hints):
         return self.__replace__(nullable=nullable)
 
     def with_metadata(self, metadata: MetadataLike) -> Field:
-        """Return the field with other metadata; None: with none."""
+        """Return the field with other metadata; None means with none."""
         return self.__replace__(metadata=metadata)
 
     def remove_metadata(self) -> Field:
@@ -477,8 +479,8 @@ class Timestamp(DataType):
     ----------
     unit : {"s", "ms", "us", "ns"}
     timezone : str or None
-        A name of the tz database or an offset like ``+07:30``: values are instants in UTC, shown there. None,
-        or an empty string, which means the same: wall-clock time of no particular place.
+        A name of the tz database or an offset like ``+07:30``: values are instants in UTC, and shown in that zone.
+        None, or an empty string, which means the same: wall-clock time of no particular place.
     """
 
     __slots__ = __match_args__ = ("unit", "timezone")
@@ -492,7 +494,7 @@ class Timestamp(DataType):
 
     @property
     def tz(self) -> str | None:
-        """The time zone: :attr:`timezone` under pyarrow's name."""
+        """The time zone, under pyarrow's name; the same as :attr:`timezone`."""
         return self.timezone
 
     def __str__(self) -> str:
@@ -554,7 +556,7 @@ class FixedSizeBinary(DataType):
 
 
 class _Nested(DataType):
-    """Base of all types with children."""
+    """Base of all types with child fields."""
 
     __slots__ = ("_children", "_depth")
 
@@ -563,7 +565,7 @@ class _Nested(DataType):
 
     @classmethod
     def _over(cls, children: tuple[Field, ...], *values: object) -> Self:
-        """Make the type of `children`; an error if readers would refuse one so deep."""
+        """Make a type with these children; a `UsageError` if it is nested deeper than readers allow."""
         depth = 1
         for child in children:
             if child.type._depth >= depth:
@@ -574,7 +576,7 @@ class _Nested(DataType):
 
 
 class _ListLike(_Nested):
-    """Base of all list types: one child, whose name has no meaning."""
+    """Base of all list types. They have one child, whose name has no meaning."""
 
     __slots__ = __match_args__ = ("value_field",)
 
@@ -676,7 +678,7 @@ class Map(_Nested):
     Parameters
     ----------
     entries : Field
-        A struct of two fields that is not nullable, with a key that is not nullable. All names are free.
+        A struct of two fields, key and value. Neither the struct nor the key may be nullable. Names may be any.
     keys_sorted : bool, default False
         Whether the keys of every row are in order.
     """
@@ -732,7 +734,7 @@ class Map(_Nested):
 
 
 class Union(_Nested):
-    """Each row holds a value of one of several children, named by a type code.
+    """Each row holds a value of one of several children; a type code says of which.
 
     Parameters
     ----------
@@ -775,7 +777,7 @@ class Union(_Nested):
 
 
 class RunEndEncoded(_Nested):
-    """Runs of equal values: `run_ends` (int16, int32 or int64) is where each run stops, `values` is its value."""
+    """Runs of equal values: `run_ends` (int16, int32 or int64) has the end of each run, `values` its value."""
 
     __slots__ = __match_args__ = ("run_ends", "values")
     _spelling = "run_end_encoded"
@@ -822,7 +824,7 @@ class Dictionary(DataType):
         Whether the order of the dictionary means something.
     dictionary_id : int or None
         The number that ties the column to its dictionary messages, any int64. None lets the writer choose.
-        Two columns with the same id share a dictionary. Not compared.
+        Two columns with the same id share a dictionary. Comparisons ignore it.
     """
 
     __slots__ = ("_depth", "dictionary_id", "index_type", "ordered", "value_type")
@@ -862,12 +864,12 @@ class Dictionary(DataType):
         return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"
 
 
-#: Text, bytes, and lists without names, in all of their layouts; for `isinstance`.
+#: The classes for text, bytes, and lists (without maps), in all layouts; for `isinstance`.
 TEXT = (Utf8, LargeUtf8, Utf8View)
 BYTES = (Binary, LargeBinary, BinaryView, FixedSizeBinary)
 LISTS = (List, LargeList, ListView, LargeListView, FixedSizeList)
 
-#: Every type without children and free parameters. Timestamps are among them without a time zone.
+#: Every type that has no children and no free parameters; timestamps without a time zone are included.
 PLAIN_TYPES: tuple[DataType, ...] = (
     *[kind() for kind in (Null, Bool, Utf8, LargeUtf8, Utf8View, Binary, LargeBinary, BinaryView)],
     *[Int(bits, signed) for signed in (True, False) for bits in (8, 16, 32, 64)],
@@ -880,7 +882,7 @@ PLAIN_TYPES: tuple[DataType, ...] = (
 
 
 def with_children(kind: DataType, children: Sequence[Field]) -> DataType:
-    """Return a nested type over other children; other types as they are."""
+    """Return a nested type with other children; other types are returned as they are."""
     if isinstance(kind, (Struct, Union)):
         return kind.__replace__(fields=tuple(children))
     names = [name for name, value in kind._parameters().items() if isinstance(value, Field)]

@@ -1,4 +1,4 @@
-"""The exceptions of arrowipc, one tree; every refusal of input or of a call is one of these.
+"""The exceptions of arrowipc, in one tree. Every refusal of input or of a call is one of these.
 
 ::
 
@@ -12,7 +12,7 @@
        └─ PathNotFoundError(FileNotFoundError) ... or for files where there are none
 
 MissingPackageError is both an UnsupportedError and a UsageError: something needs a package that is not installed.
-Each also inherits the builtin that people already catch. ``OSError`` and
+Each class also inherits the builtin exceptions in parentheses, which callers already catch. ``OSError`` and
 ``MemoryError`` pass through unchanged.
 """
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def printable(text: str) -> str:
-    """Return a text in which characters that control a terminal, lines or directions are escaped: names hold any."""
+    """Return a text with characters that control a terminal, lines or directions escaped: names may contain them."""
     if text.isprintable():
         return text
     return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
@@ -59,21 +59,21 @@ def showable(text: str) -> str:
         return text
     import re
 
-    # What looks like a port begins a path, in which @ means nothing; a password may have a stray slash. No two
-    # attempts look at the same characters, but for a few, so that the time is linear: a text may hold names of a file.
+    # After what looks like a port comes a path, in which @ means nothing; a password may contain a slash. The text may
+    # contain names from an untrusted file, so matching must take linear time: attempts overlap in few characters only.
     text = re.sub(r"://(?:[^/?#\s]*|[^/?#\s:@]+:(?!\d{1,5}[/?#\s])\S{0,200})@", "://***@", text)
     return re.sub(r"([?&;#][^\s=&/?#;]*=)[^\s&#]*?(?=[:,)'\"]{0,3}(?:[\s&#]|$))", r"\1***", text)
 
 
 def named_column(path: str) -> str:
-    """How errors name a column by its path; arrays, and columns too, may have no name."""
+    """Return how errors name the column with this path; arrays have no name, and columns may have none."""
     return f"column {path.removeprefix('.')!r}" if path else "the unnamed column"
 
 
 class ArrowIpcError(Exception):
     """Base of every exception that arrowipc raises on purpose; its text is one line without control characters.
 
-    `column` is the dotted path of the column that it concerns, None where that is none or not known.
+    `column` is the dotted path of the column that the error is about; None if it is about no column, or not known.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class ArrowIpcError(Exception):
 
 
 def not_installed(error: ImportError) -> ImportError:
-    """Return the error for a missing package; for NumPy and our compiled modules, it says how to install it."""
+    """Return the error for a failed import; for NumPy and our compiled modules, its text says how to get them."""
     if error.name == "numpy":
         return ModuleNotFoundError(str(missing_package("this", "numpy")), name="numpy")
     if error.path is not None and not exists(error.path):
@@ -135,14 +135,14 @@ class MissingPackageError(UnsupportedError, UsageError):
 
 
 def missing_package(what: str, *packages: str) -> MissingPackageError:
-    """Return the error of what needs packages that are not installed, by the names that a package index knows."""
+    """Return the error for a feature, `what`, that needs packages that are not installed; give their names on PyPI."""
     verb = "which is" if len(packages) == 1 else "which are"
     words = f"{what} needs {' and '.join(packages)}, {verb} not installed: python -m pip install {' '.join(packages)}"
     return MissingPackageError(words)
 
 
 class NotFoundError(UsageError, IndexError, KeyError):
-    """There is no batch, column or field of this index or name; or a name means several."""
+    """There is no batch, column or field with this index or name, or there are several with the name."""
 
 
 class PathNotFoundError(UsageError, FileNotFoundError):

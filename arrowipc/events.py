@@ -1,4 +1,4 @@
-"""What readers and writers report besides rows: events of a stream, counts, the metadata of a batch."""
+"""Named tuples that readers and writers return: events of a stream, counts, and a batch with its metadata."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SchemaRead(NamedTuple):
     Parameters
     ----------
     schema : Schema
-        What is read of it.
+        The schema of the batches that follow.
     """
 
     schema: Schema
@@ -43,11 +43,11 @@ class DictionaryRead(NamedTuple):
     Parameters
     ----------
     id : int
-        The number that fields refer to.
+        The number by which fields refer to it.
     is_delta : bool
         Whether it grew.
     length : int
-        Its values, in all.
+        The number of values it has now.
     """
 
     id: int
@@ -62,7 +62,7 @@ class BatchRead(NamedTuple):
     Parameters
     ----------
     batch : RecordBatch
-        Its columns are those of the schema that was read.
+        The batch, with the columns of `SchemaRead.schema`.
     """
 
     batch: RecordBatch
@@ -77,7 +77,7 @@ class EndOfStream(NamedTuple):
     bytes_consumed : int
         Bytes of the stream.
     marker : str or None
-        The end-of-stream marker as hexadecimal words; None where the input simply ended.
+        The end-of-stream marker as hexadecimal words; None if the input ended without one.
     """
 
     bytes_consumed: int
@@ -93,7 +93,7 @@ class RecordBatchWithMetadata(NamedTuple):
     batch : RecordBatch
         The rows.
     custom_metadata : KeyValueMetadata
-        What the message says beside them.
+        The custom metadata of the message.
     """
 
     batch: RecordBatch
@@ -113,9 +113,9 @@ class ReadStats(NamedTuple):
     num_dictionary_batches : int
         DictionaryBatch messages, deltas and replacements included.
     num_dictionary_deltas : int
-        Those that made a dictionary grow.
+        DictionaryBatch messages that made a dictionary grow.
     num_replaced_dictionaries : int
-        Those that took the place of another one.
+        DictionaryBatch messages that replaced a dictionary.
     """
 
     num_messages: int
@@ -132,9 +132,9 @@ class WriteStats(NamedTuple):
     Parameters
     ----------
     num_messages, num_record_batches, num_dictionary_batches, num_dictionary_deltas, num_replaced_dictionaries : int
-        Messages, as in `ReadStats`.
+        Numbers of messages, as in `ReadStats`.
     total_raw_body_size : int
-        Bytes of all buffers as they were handed in.
+        Bytes of all buffers before compression.
     total_serialized_body_size : int
         Bytes of all bodies as they were written, padding included.
     """

@@ -1,4 +1,4 @@
-"""What a writer appends to: a file, copied up to the end of its last message, or a stream, which goes on in place."""
+"""Appending: a file is copied up to the end of its last message, and a stream is continued in place."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schemas import Schema
 
-#: Zeros that may be behind the end of a stream: a power failure can leave them.
+#: The most zeros that may follow the end of a stream; a power failure can leave them.
 MOST_ZEROS = 1 << 20
 #: The end marker of a stream.
 END = CONTINUATION + bytes(4)
-#: How ``Block`` structs are stored, see File.fbs.
+#: The layout of stored ``Block`` structs, see File.fbs.
 BLOCK = struct.Struct("<qi4xq")
 
 
 def _known(target: Any) -> KnownPath:
-    """What is at the path that a caller gave: a regular file, or nothing."""
+    """Return the path that a caller gave, after checking that a regular file or nothing is there."""
     if not isinstance(target, (str, os.PathLike)) or (isinstance(target, str) and "://" in target):
         found = "a URL" if isinstance(target, str) else type(target).__name__
         raise UsageError(
@@ -53,14 +53,14 @@ def _known(target: Any) -> KnownPath:
         known.close()
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(target))
-        # Not opened for reading: that could wait for somebody at the other end of a pipe.
+        # Do not open it for reading: opening a pipe could wait for its other end.
         raise UsageError(f"append: {os.fsdecode(target)!r} is not a regular file")
     return known
 
 
 @contextmanager
 def _examining(name: str, close: Callable[[], None]) -> Iterator[None]:
-    """Let the errors of a block name the file, and close it after them."""
+    """Close the file after an error in a ``with`` block, and name the file in a `FormatError`."""
     try:
         yield
     except FormatError as error:
@@ -73,7 +73,7 @@ def _examining(name: str, close: Callable[[], None]) -> Iterator[None]:
 
 
 def _check_form(schema: Schema, end: int) -> None:
-    """Refuse what our messages cannot go behind."""
+    """Refuse a file or a stream that our messages cannot follow: big-endian, or with an unaligned end."""
     if schema.endianness != "little":
         raise UnsupportedError("append: the file is big-endian and we write little-endian; write it again")
     if end % 8:
@@ -83,16 +83,16 @@ def _check_form(schema: Schema, end: int) -> None:
 class ExistingFile(Closing):
     """A complete Arrow IPC file at a path, opened to be continued.
 
-    It is opened once and read through that one descriptor: whoever replaces the file meanwhile changes
-    nothing, and keeps the new file from replacing theirs.
+    It is opened once and read through that one descriptor. If another process replaces the file meanwhile, reading is
+    not affected, and our new file does not replace theirs.
     """
 
     version: Literal["V4", "V5"]
-    #: Its messages have checksums, and new ones need them.
+    #: Whether its messages have checksums, so that new ones need them too.
     checksum: bool
-    #: Where the next message may begin: after the last one.
+    #: The end of the last message, where the next one may begin.
     end: int
-    #: A batch with all dictionaries of the file as they stand, and how many there are.
+    #: The last batch, with all dictionaries of the file as they are now, and the number of these dictionaries.
     last_batch: RecordBatch | None = None
     num_dictionaries: int = 0
 
@@ -104,24 +104,24 @@ class ExistingFile(Closing):
             self._examine()
 
     def _examine(self) -> None:
-        # Strict: blocks that overlap are refused. No value is looked at; the byte order is shown as it is.
+        # "strict" refuses blocks that overlap. No values are read, and the schema keeps its byte order.
         reader = RecordBatchFileReader(self._file, validate="strict", ensure_native_endian=False, verify=None)
         decoder = reader.decoder
         if decoder.damage is not None:
             raise decoder.damage
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
-        # Opens every message and compares it with its block, whatever the footer says of rows.
+        # This opens every message and compares it with its block, even if the footer states the numbers of rows.
         self._lengths = [decoder.described(i, *reader.batch_head(i))[1] for i in range(len(reader))]
         self._reader, batches = reader, reader.blocks
-        # Dictionaries that no batch uses are left behind: the first batch brings its own.
+        # Without batches, drop the dictionaries: nothing uses them, and the first batch brings its own.
         count = decoder.num_dictionaries if batches else 0
         dictionaries = [decoder.block(i, dictionary=True) for i in range(count)]
         first = min([offset for offset, _, _ in batches + dictionaries], default=decoder.messages_end)
-        beginning = bytearray(first + 8)  # the last byte of an old Schema message is that of the next one
+        beginning = bytearray(first + 8)  # old writers left the last byte of the Schema message in the next one
         read_at(self._file, 0, memoryview(beginning))
         at, start, message = find_schema(Source(beginning), first)
-        # Without batches, only the end-of-stream marker may stand between.
+        # Between the Schema message and the first block, only an end-of-stream marker may be, and only without batches.
         if message is None and at != first and (batches or at != first - 8):
             raise FormatError(f"expected the Schema message at byte 8, or a message that the footer lists at byte {at}")
         self.version = message.version if message is not None else "V4" if decoder.version == "V4" else "V5"
@@ -137,7 +137,7 @@ class ExistingFile(Closing):
             self.num_dictionaries = whole.stats.num_dictionary_batches - whole.stats.num_dictionary_deltas
 
     def tell(self, statistics: Any) -> None:
-        """Add the statistics of this file's batches to those of the new footer."""
+        """Add the statistics of this file's batches to `statistics`, which the new footer will have."""
         from arrowipc.filters.statistics import entries_of
         from arrowipc.sources.file_statistics import file_statistics
 
@@ -147,7 +147,7 @@ class ExistingFile(Closing):
 
     @classmethod
     def find(cls, target: Any) -> tuple[KnownPath, Self | None]:
-        """Open the file at `target`; return its path and the opened file, None if there is none."""
+        """Return the checked path, and the opened file; None if there is no file at `target`."""
         known = _known(target)
         try:
             return known, None if known.found is None else cls(known)
@@ -158,7 +158,7 @@ class ExistingFile(Closing):
     def copied(self, durable: bool) -> DescriptorSink:
         """Copy everything up to `end` into a new file that will replace this one; return its sink."""
         opened = NewFile(self._path, durable)
-        self._copied = True  # `opened` closes it now
+        self._copied = True  # from now on `opened` closes the path
         try:
             self._file.seek(0)
             done = 0
@@ -173,7 +173,7 @@ class ExistingFile(Closing):
         return sink
 
     def _copy_some(self, target: int, size: int) -> int:
-        """Copy up to `size` bytes at the positions of both files, within the kernel where it can do that."""
+        """Copy up to `size` bytes from and to the current positions, by the kernel if it can; return how many."""
         source = self._file.fileno()
         if hasattr(os, "copy_file_range"):
             try:
@@ -181,7 +181,7 @@ class ExistingFile(Closing):
                 if count:
                     return count
             except OSError:
-                pass  # across file systems, or an old kernel
+                pass  # two file systems, or an old kernel
         data = os.read(source, min(size, 1 << 20))
         if not data:
             raise TruncatedError(f"append to {self._name!r}: the file became shorter while it was copied")
@@ -191,18 +191,18 @@ class ExistingFile(Closing):
         return done
 
     def close(self) -> None:
-        """Close the old file; a copy that was made still knows it."""
+        """Close the old file. A copy of it keeps the path open, to check it later."""
         self._file.close()
         if not self._copied:
             self._path.close()
 
 
 class ExistingStream:
-    """A stream at a path that goes on in place, locked against other writers; made where there is none.
+    """A stream at a path, continued in place and locked against other writers. The file is made if there is none.
 
-    What stands behind its last whole message (an end marker, a message that was not finished) is cut off when the
-    first byte is written. Attributes are those of `ExistingFile`, and ``legacy``, the framing from before Arrow 0.15;
-    ``schema`` is None if nothing is there yet, and ``last_batch`` has no rows.
+    What follows its last whole message (an end marker, or a message that was not finished) is cut off just before the
+    first byte is written. The attributes are those of `ExistingFile`, and ``legacy``, which is true for the framing
+    from before Arrow 0.15. ``schema`` is None if the file is empty, and ``last_batch`` has no rows.
     """
 
     batch_blocks = dictionary_blocks = b""
@@ -213,7 +213,7 @@ class ExistingStream:
     end: int = 0
     num_messages: int = 0
     last_batch: RecordBatch | None = None
-    num_dictionaries: int = 0  # what is written again takes the place of what was there
+    num_dictionaries: int = 0  # in a stream, dictionaries that are written again replace those that are there
 
     def __init__(self, target: Any, durable: bool) -> None:
         known = _known(target)
@@ -239,7 +239,7 @@ class ExistingStream:
                 with suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(file.fileno()), os.stat(self._name)):
                         return file
-                # Somebody renamed it meanwhile: it is no longer the file of this path.
+                # The file was renamed or removed meanwhile, so the path leads to another file or to none: try again.
 
     def _examine(self, data: Source) -> None:
         framer, decoder = Framer(verify=None), StreamDecoder(ensure_native_endian=False)
@@ -248,7 +248,7 @@ class ExistingStream:
             if self.end == 0:
                 self.checksum = checksum_of(message) is not None
             if self.end == 0 or message.kind != "RecordBatch":
-                decoder.feed(message.serialize())  # a copy: somebody may cut the file short
+                decoder.feed(message.serialize())  # a copy, because another process may cut the file short
                 decoder.next_event()
             self.end, self.version = framer.bytes_consumed, message.version
             self.num_messages += 1
@@ -261,7 +261,7 @@ class ExistingStream:
             self.last_batch = decoder.next_batch()
 
     def _check_rest(self, data: Source, framer: Framer, decoder: StreamDecoder) -> None:
-        """Refuse to cut off anything but an end marker, or the beginning of one message."""
+        """Raise a `FormatError` if there is more to cut off than an end marker or the beginning of one message."""
         at, stop, size = self.end, framer.bytes_consumed, len(data)
         if framer.at_end and (size - stop > MOST_ZEROS or data.bytes(stop, size - stop).strip(b"\0")):
             raise FormatError(f"other bytes follow the end of the stream at byte {at:,}: it cannot go on")
@@ -276,7 +276,7 @@ class ExistingStream:
                 )
 
     def sink(self) -> DescriptorSink:
-        """Return what writes the next message."""
+        """Return a sink that writes the next messages."""
         sink = DescriptorSink(self._file.fileno(), self._name, self.end, self._ask)
         sink.behind = self
         return sink
@@ -292,7 +292,7 @@ class ExistingStream:
         return number
 
     def _check_name(self) -> os.stat_result:
-        """Refuse to write rows that nobody can find; a file that was renamed takes what is still to come."""
+        """Raise an OSError if the file has no name any more: nobody could find the rows. A renamed file is fine."""
         found = os.fstat(self._file.fileno())
         if found.st_nlink == 0:
             raise OSError(
@@ -304,7 +304,7 @@ class ExistingStream:
         return found
 
     def commit(self) -> None:
-        """Close it; with `durable`, once it is on the disk."""
+        """Close the file; with `durable`, wait first until it is on the disk."""
         with closing(self), named(self._name):
             if self._durable:
                 os.fsync(self._file.fileno())
@@ -313,7 +313,7 @@ class ExistingStream:
             self._check_name()
 
     def discard(self) -> None:
-        """Close it; what was written stays, without an end marker. A file that was made for nothing goes."""
+        """Close the file. What was written stays, without an end marker; an empty file that we made is removed."""
         if self._is_new and not self._is_cut and os.getpid() == self._owner:
             with suppress(OSError):
                 found = os.stat(self._name)
@@ -322,7 +322,7 @@ class ExistingStream:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file, and of its lock."""
-        if os.getpid() == self._owner:  # a forked child has the file open, too, and no say in its lock
+        """Close the file and release its lock."""
+        if os.getpid() == self._owner:  # a forked child has the file open too, but must not release the lock
             unlock(self._file.fileno())
         self._file.close()

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class FeatherReader(RecordBatchFileReader):
     """Reads a Feather V1 file, which has one batch at most; made by `open` and `open_file`.
 
-    All columns are checked and copied to an Arrow IPC file when it is opened: in memory, or a temporary file that is
-    mapped, if it has more than ``Limits.spool_bytes``. The positions that `blocks` has are those in the copy.
+    Opening checks all columns and copies them to an Arrow IPC file in memory, or, if the Feather file has more than
+    ``Limits.spool_bytes``, to a mapped temporary file. `blocks` gives positions in that copy.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""The limits on what untrusted bytes may demand, each with its reason."""
+"""The limits on what untrusted bytes may demand, with the reasons for them."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ class Limits(Immutable):
     decompressed_slack : int, default 1 GiB
         ... plus this much. Together they allow constant columns, which compress very well, and stop bombs.
     payload_slack : int, default 64 MiB
-        The same for a payload column, for all cells together: the output of one call of `decode_payloads`
-        beyond `decompressed_ratio` times their bytes. If dictionaries refer to dictionaries, which
-        multiplies the values that few bytes describe, the ratio is 32. `decompressed_slack` bounds it too.
+        The slack for a payload column, for all cells together: the output of one call of `decode_payloads` may have
+        this many bytes beyond `decompressed_ratio` times the bytes of the cells. If dictionaries refer to dictionaries,
+        so that few bytes describe many values, the ratio is 32. `decompressed_slack` is a bound here too.
     dictionary_bytes : int, default 2 GiB
-        All dictionaries that one reader holds.
+        Bytes of all dictionaries that one reader holds.
     read_ahead : int, default 64 MiB
         Most memory allocated for bytes that a stream has announced and not yet delivered.
     spool_bytes : int, default 64 MiB
-        Of a file that comes from a pipe, what is kept in memory; a longer one goes to a temporary file.
+        Largest file from a pipe that is kept in memory; a larger one is written to a temporary file.
     row_cache_bytes : int, default 64 MiB
         Decoded batches that a file reader keeps for `take` and `row`, for each of the last four selections of columns;
         a larger batch is kept alone. Bytes in a mapped file or in the caller's memory are not counted.
     overlap_bytes : int, default 64 MiB
-        By how much the buffers of a batch may exceed its body because they share bytes. Sharing is
-        legal; a thousand columns on one 2 GiB buffer are a bomb for anyone who copies them.
+        By how many bytes the buffers of a batch may exceed its body because they share bytes. Sharing is
+        legal, but a thousand columns on one 2 GiB buffer are a bomb for anyone who copies them.
     dataset_columns : int, default 100,000
-        Columns of a data set, to which each of its files may add some.
+        Columns of a data set; each of its files may add some.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Limits(Immutable):
             if not isinstance(value, int) or not 0 <= value < 2**63:
                 raise UsageError(f"Limits({name}=): expected an integer from 0 to 2**63 - 1, found {value!r}")
         if depth > 64:
-            # The walks keep one stack entry per level in a fixed C array.
+            # Code that walks over nested types keeps one stack entry per level in a fixed C array.
             raise UsageError(f"Limits(depth=): at most 64, found {depth}")
         return filled(cls, *values.values())
 
@@ -130,7 +130,7 @@ class Limits(Immutable):
 
 
 class RecoveryLimits(Limits):
-    """The limits of `recover`, which understands the mistakes of known writers.
+    """The limits of `recover`; with them, decoding accepts mistakes of known writers.
 
     If the length before a ZSTD buffer is 0, the size in its frame is used. If there are more variadicBufferCounts than
     view columns, the last ones are used.

@@ -1,4 +1,4 @@
-"""What opens files, streams and single messages, from paths, URLs, file objects and memory."""
+"""Functions that open files, streams and single messages from paths, URLs, file objects and memory."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def open_file(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like, binary file object or socket
-        A path is mapped into memory. Of a URL only what `columns` need is fetched: the last 128 KiB with the footer,
-        then the ranges of the batches, near ones joined and all at the same time. What cannot seek (a pipe, a
-        socket) is read to its end first, into memory or, beyond ``Limits.spool_bytes``, a temporary file.
+        A path is mapped into memory. From a URL only what `columns` need is fetched: the last 128 KiB with the footer,
+        then the ranges of the batches, all at the same time, with near ranges joined. A source that cannot seek (a
+        pipe, a socket) is read to its end first, into memory or, beyond ``Limits.spool_bytes``, a temporary file.
     footer_offset : int, optional
         Where the file ends, if other bytes follow it.
     **keywords
@@ -52,18 +52,18 @@ def open_file(
     Returns
     -------
     RecordBatchFileReader
-        Of a stream: `IndexedStreamReader`, as ``open(source, index=True)`` makes it. Of a Feather V1 file, whose
-        columns are copied, too: a reader of one batch.
+        For a stream, an `IndexedStreamReader`, as ``open(source, index=True)`` makes it. For a Feather V1 file, whose
+        columns are copied, a reader of at most one batch.
 
     Raises
     ------
     FormatError
         The bytes are not a file; `TruncatedError` and `LimitError` are kinds of it.
     UnsupportedError
-        The bytes are valid and not implemented here.
+        The bytes are valid, but what they need is not implemented here.
     OSError
-        The source cannot be read; of a URL also that it was replaced meanwhile, and, as a TimeoutError, that
-        its server stalls.
+        The source cannot be read. With a URL also: the object was replaced meanwhile, or, as a TimeoutError, its
+        server does not answer.
 
     Examples
     --------
@@ -104,9 +104,9 @@ def open(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like, binary file object or socket
-        As for `open_file` and `open_stream`, pipes included: their first bytes tell what they are.
+        As for `open_file` and `open_stream`. Pipes too are recognized by their first bytes.
     index : bool, default False
-        Open a stream for random access, too: the metadata of its messages is read once, bodies are skipped,
+        Open streams for random access too: the metadata of all messages is read at once, without the bodies,
         and the reader has all methods of a file reader; see `IndexedStreamReader`.
     **keywords
         Those of `arrowipc.options.ReadOptions`.
@@ -114,7 +114,7 @@ def open(
     Returns
     -------
     RecordBatchFileReader or RecordBatchStreamReader
-        Of a stream with an index: `IndexedStreamReader`, a kind of the first.
+        For a stream with an index, an `IndexedStreamReader`, a subclass of the first.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def read(source: Readable, *, filter: Any = None, **keywords: Unpack[ReadKeyword
     source : path, URL, RemoteSource, bytes-like, binary file object or socket
         As for `open`.
     filter : list of conditions, optional
-        As for :func:`arrowipc.open_dataset`. Batches of files that cannot have a match, by their statistics, are not
+        As for :func:`arrowipc.open_dataset`. Batches of a file whose statistics show that no row can match are not
         read.
     **keywords
         Those of `arrowipc.options.ReadOptions`.
@@ -166,7 +166,7 @@ def read(source: Readable, *, filter: Any = None, **keywords: Unpack[ReadKeyword
     if needed is not None and all(isinstance(each, str) and "." not in each for each in needed):
         keywords["columns"] = [*needed]
     else:
-        keywords["columns"] = None  # positions and paths are those of all columns
+        keywords["columns"] = None  # positions and paths refer to the whole schema, so read all columns
     with open(source, **keywords) as reader:
         test, batches = RowFilter(filter, reader.schema), iter(reader)
         if isinstance(reader, RecordBatchFileReader):
@@ -177,7 +177,7 @@ def read(source: Readable, *, filter: Any = None, **keywords: Unpack[ReadKeyword
 
 
 def _opened(source: Any, first: bytes, keywords: ReadKeywords) -> RecordBatchFileReader:
-    """Open for random access what begins with `first`, and is no file."""
+    """Open for random access a Feather V1 file or a stream, which begins with `first`."""
     if first.startswith(FEATHER_V1):
         from arrowipc.feather_reader import FeatherReader
 
@@ -217,7 +217,7 @@ class MessageReader(Closing):
     Parameters
     ----------
     source : path, bytes-like or binary file object
-        A stream, or messages one after another. A file object is left after the last message that was read.
+        A stream, or messages one after another. A file object is left behind the last message that was read.
     limits : Limits, optional
         Bounds on what the input may claim.
 
@@ -245,7 +245,7 @@ class MessageReader(Closing):
         return self
 
     def read_next_message(self) -> Message:
-        """Return the next message; StopIteration at the end of the stream, which is a marker or that of the input."""
+        """Return the next message; StopIteration at an end-of-stream marker or at the end of the input."""
         while True:
             message = self._framer.next_message()
             if message is not None:
@@ -262,19 +262,19 @@ class MessageReader(Closing):
         return self._framer.bytes_consumed
 
     def close(self) -> None:
-        """Let go of the source; messages that were read stay valid."""
+        """Close or release the source; messages that were read stay valid."""
         self._framer.release()
         if self._owned:
             self._file.close()
 
 
 def read_message(source: Any, *, limits: Limits | None = None) -> Message:
-    """Read one encapsulated message; an EOFError if there is none, or an end-of-stream marker.
+    """Read one encapsulated message; an EOFError if there is none, or only an end-of-stream marker.
 
     Parameters
     ----------
     source : path, bytes-like or binary file object
-        A file object is left at the end of the message.
+        A file object is left just behind the message.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
 
@@ -314,7 +314,7 @@ def read_record_batch(
     columns, validate, limits, use_threads
         As for `open_stream`.
     dictionaries : iterable of Message or bytes-like
-        DictionaryBatch messages that the batch needs, deltas after the dictionaries that they extend.
+        DictionaryBatch messages that the batch needs. Deltas come after the dictionaries that they extend.
 
     Returns
     -------

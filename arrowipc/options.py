@@ -1,4 +1,4 @@
-"""The keywords of readers and writers, each defined once: type, default, meaning, allowed values."""
+"""The keywords of readers and writers. Each is defined once, with its type, default, meaning and allowed values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     Codec: TypeAlias = Literal["lz4", "zstd"] | None
     Compression: TypeAlias = Codec | Mapping[str, Codec]
 
-    # What functions with ``**keywords`` take, for editors and type checkers; a test compares them with the classes
-    # below. They do not exist at run time: importing typing takes longer than opening a stream.
+    # The keywords of functions with ``**keywords``, for editors and type checkers; a test compares them with the
+    # classes below. They do not exist at run time, because importing typing takes longer than opening a stream.
 
     class DecodeKeywords(TypedDict, total=False):
-        """Those of `DecodeOptions`."""
+        """The keywords of `DecodeOptions`."""
 
         columns: Columns
         validate: Validate
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
         verify: bool | None
 
     class ReadKeywords(DecodeKeywords, total=False):
-        """Those of `ReadOptions`."""
+        """The keywords of `ReadOptions`."""
 
         memory_map: bool
         options: Any
 
     class MessageKeywords(TypedDict, total=False):
-        """Those of `MessageOptions`."""
+        """The keywords of `MessageOptions`."""
 
         compression: Compression
         compression_level: int | None
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         use_threads: bool
 
     class WriteKeywords(MessageKeywords, total=False):
-        """Those of `WriteOptions`."""
+        """The keywords of `WriteOptions`."""
 
         dictionary_deltas: bool | None
         unify_dictionaries: bool
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         options: Any
 
 
-#: Keywords of other libraries, and what there is instead.
+#: Keywords of other libraries -> the text that says what to use here instead.
 _INSTEAD = {
     **dict.fromkeys(
         ("filter", "filters", "where"), "read(source, filter=...) and open_dataset(path, filter=...) take it"
@@ -76,14 +76,14 @@ _INSTEAD = {
 class Options:
     """The keywords of a call as immutable attributes.
 
-    The annotations of a class are its keywords, its attributes their defaults, and its docstring says what they mean.
-    `with_keywords` shows all that where people ask for it.
+    The annotations of a class are its keywords, its attributes are their defaults, and its docstring says what they
+    mean. `with_keywords` copies all this into the docstrings and signatures of functions.
     """
 
-    #: Keyword -> its type, and its default.
+    #: Keyword -> its type; keyword -> its default.
     types: ClassVar[dict[str, Any]] = {}
     defaults: ClassVar[dict[str, Any]] = {}
-    #: Keywords that are True or False -> what else they may be.
+    #: Keyword that is True or False -> the other values that it may have.
     flags: ClassVar[dict[str, tuple[None, ...]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -99,7 +99,7 @@ class Options:
             name = next(name for name in keywords if name not in self.defaults)
             advice = _INSTEAD.get(name) or like(name, self.defaults)
             raise TypeError(f"got an unexpected keyword argument {name!r}: {advice}")
-        # Not items(): CPython 3.11 crashes where its iterator lacks memory.
+        # Not items(), because CPython 3.11 crashes if memory runs out for its iterator.
         for name in keywords:
             value = keywords[name]
             if value is not True and value is not False and name in self.flags and value not in self.flags[name]:
@@ -107,7 +107,7 @@ class Options:
 
     @classmethod
     def documentation(cls) -> dict[str, str]:
-        """Keyword -> its entry in a section of parameters, of lines without margin."""
+        """Return keyword -> its entry for a section of parameters, whose lines have no margin."""
         return {
             name: "".join([f"{line}\n" for line in lines])
             for base in reversed(cls.__mro__[:-2])  # without `Options` and `object`
@@ -118,22 +118,22 @@ class Options:
 def with_keywords(kind: type[Options]) -> Callable[[F], F]:
     """Decorate a function that takes the keywords of `kind` as ``**keywords``.
 
-    Its docstring gets an entry for each of them in place of that of ``**keywords``, and its signature, for `help` and
-    notebooks, names them.
+    Its docstring gets an entry for each keyword in place of the entry for ``**keywords``, and the signature that `help`
+    and notebooks show names them.
     """
 
     def decorate(function: F) -> F:
         if function.__doc__:
             before, _, after = function.__doc__.partition(f"{MARGIN}**keywords\n")
-            after = after.partition("\n")[2]  # without the one line that says whose they are
+            after = after.partition("\n")[2]  # drop the one line that names the class of the keywords
             entries = "".join(kind.documentation().values())
             function.__doc__ = before + "".join([MARGIN + line for line in entries.splitlines(True)]) + after
         code = function.__code__
-        if not code.co_flags & 0x08:  # CO_VARKEYWORDS: it spells them out
+        if not code.co_flags & 0x08:  # without CO_VARKEYWORDS, the function names all its keywords itself
             return function
         own = code.co_argcount + code.co_kwonlyargcount
         names = (*code.co_varnames[:own], *kind.defaults, *code.co_varnames[own + 1 :])
-        # `inspect.signature` looks at this function, which nobody calls; making a Signature would import `inspect`.
+        # A function that is never called, for `inspect.signature`; making a Signature here would import `inspect`.
         new: Callable[..., Any] = type(function)
         shown = new(
             code.replace(
@@ -161,20 +161,20 @@ class DecodeOptions(Options):
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     validate : {"full", "none", "strict"}
-        "full" checks that every value is safe to use, "none" only the structure (access from Python still checks),
-        "strict" also that values are in their types' ranges and that the footer of a file lists all batches in their
-        order.
+        "full" checks that every value is safe to use; "none" checks only the structure (access from Python still checks
+        values); "strict" checks what "full" does, that values are in the ranges of their types, and that the footer of
+        a file lists all batches in their order.
     limits : Limits, optional
         Bounds on what the bytes may ask for.
     use_threads : bool, default True
         Decompress, validate and verify large bodies with several threads.
     ensure_native_endian : bool, default True
-        Convert big-endian bodies; False leaves their buffers as stored and the schema says "big".
+        Convert big-endian bodies. False leaves their buffers as stored, and `schema.endianness` is "big".
     verify : bool or None, default False
-        Compare every message that is read with its checksum: a changed bit, and a message that is missing or in another
-        place, is a FormatError, and so is a source without checksums. None: the same, but a source whose Schema message
-        has no checksum is read without. Bodies are read whole then, also where `columns` leaves some out; what is read
-        of the metadata alone is not verified.
+        Compare every message that is read with its checksum. A changed bit, a message that is missing or in another
+        place, and a source without checksums are each a FormatError. None is the same, except that a source whose
+        Schema message has no checksum is read without checks. Bodies are then read whole, even if `columns` leaves out
+        some columns. A message whose metadata alone is read is not verified.
     """
 
     columns: Columns = None
@@ -193,11 +193,11 @@ class ReadOptions(DecodeOptions):
     """How a source is read.
 
     memory_map : bool, default True
-        Map a path; False reads it like a file object. Nobody may cut a mapped file short while it is in use:
-        touching what is gone, also in batches that were read before, ends the process (SIGBUS) and cannot be
-        caught. Replacing it by another file, as our writers do, is fine. With False, it is a TruncatedError.
+        Map the file at a path into memory; False reads it like a file object. Nobody may cut a mapped file short while
+        it is in use: touching a part that is gone, also in batches that were read before, ends the process (SIGBUS).
+        Replacing it with another file, as our writers do, is fine. With False, a file cut short is a TruncatedError.
     options : pyarrow.ipc.IpcReadOptions, optional
-        In place of `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
+        Replaces `columns`, `use_threads` and `ensure_native_endian`. Buffers are always aligned for the values of
         their types; an `ensure_alignment` of 64 bytes is an UnsupportedError.
     """
 
@@ -219,14 +219,14 @@ class MessageOptions(Options):
     """How a message is stored.
 
     compression : {None, "lz4", "zstd"}, pyarrow.Codec or dict
-        Codec of the buffers, in upper case too; "uncompressed" is None. A dict chooses per column name, ``"*"`` means
-        all others: ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
+        Codec of the buffers, also in upper case; "uncompressed" means None. A dict gives the codec of each column, with
+        ``"*"`` for all others: ``{"payload": None, "*": "zstd"}``. Buffers that would grow are stored raw.
     compression_level : int, optional
-        Of the codec.
+        The level of the codec.
     min_space_savings : float, optional
-        Buffers that compression makes smaller by less than this share (0 to 1) are stored raw.
+        Buffers that compression makes smaller by less than this fraction (0 to 1) are stored raw.
     alignment : {8, 64}
-        Of bodies, counted from the start, and of the buffers in them.
+        Bodies, counted from the start of the output, and the buffers in them are aligned to this many bytes.
     legacy : bool, default False
         Use the framing from before Arrow 0.15.
     metadata_version : {"V5", "V4"}
@@ -242,7 +242,7 @@ class MessageOptions(Options):
     legacy: bool | None = False
     metadata_version: Literal["V5", "V4"] | None = "V5"
     use_threads: bool = True
-    checksum = False  # for streams and files: no keyword here
+    checksum = False  # not a keyword here, only of streams and files
 
 
 class WriteOptions(MessageOptions):
@@ -254,27 +254,28 @@ class WriteOptions(MessageOptions):
     metadata_version : {"V5", "V4"}, optional
         V4 is for readers older than Arrow 1.0. Default: V4 if ``ARROW_PRE_1_0_METADATA_VERSION`` is 1, else V5.
     dictionary_deltas : bool, optional
-        Write a dictionary that only grew as a delta (True), or whole (False): n times as it grows, n times
-        as large. Some readers cannot take deltas. Default: dictionaries that a reader got as deltas are
-        written as deltas, so that copies are as large as their sources; all others whole. A file has one dictionary
-        per column, which can grow only with True: there the source's deltas need this or `unify_dictionaries`.
+        Write a dictionary that only grew as a delta (True), or whole (False), which costs its full size each time it
+        grows. Some readers cannot read deltas. Default: dictionaries that a reader received as deltas are
+        written as deltas, so that copies are as large as their sources; all others are written whole. A file has one
+        dictionary per column, which can grow only with True: to copy deltas to it, use this or `unify_dictionaries`.
     unify_dictionaries : bool, default False
-        Merge the dictionaries that batches bring, and rewrite the indices. The one dictionary of a file is written
+        Merge the dictionaries of the batches, and rewrite the indices. The one dictionary of a file is written
         when the file is closed.
     coalesce_rows : int, default 0
-        Batches of fewer rows (without metadata of their own) are joined until they have as many together.
+        Join batches of fewer rows (without metadata of their own) until they have as many together.
     allow_64bit : bool, default False
         Write batches of more than 2**31 - 1 rows, or with longer lists, which some readers cannot read.
     statistics : bool or names of columns, default False
-        Note the minimum, the maximum and the nulls of each column in the metadata of its batch, and of all batches in
-        the footer of a file, where readers can see whether they need the rest; see `arrowipc.file_statistics`.
+        Write the minimum, the maximum and the number of nulls of each column into the metadata of the batch, and those
+        of all batches into the footer of a file, from which readers tell whether they need the rest; see
+        `arrowipc.file_statistics`.
     checksum : bool, default False
-        Note a checksum in the metadata of each message and the footer of a file, by which readers find changed bits and
-        missing messages (``verify=True``). A stream gets an empty batch at its end, which our readers pass.
+        Write a checksum into the metadata of each message and the footer of a file, so that readers find changed bits
+        and missing messages (``verify=True``). A stream gets an empty batch at its end, which our readers skip.
     durable : bool, default True
-        For paths: the file is on the disk, and known under its name there, when `close` returns.
+        For paths: when `close` returns, the file and its name are on the disk.
     options : pyarrow.ipc.IpcWriteOptions, optional
-        Takes the place of the keywords that it knows.
+        Replaces the keywords that it has values for.
     """
 
     legacy: bool | None = None
@@ -294,7 +295,7 @@ class WriteOptions(MessageOptions):
             self.__dict__.update(write_keywords(self.options))
 
 
-# Those of most calls; nothing changes options.
+# The options of most calls. They can be shared, because nothing changes options.
 _READ_AS_USUAL = ReadOptions({})
 _WRITE_AS_USUAL = WriteOptions({})
 

@@ -1,4 +1,4 @@
-"""Readers: the drivers that bring bytes from paths, files, sockets and buffers to the sans-IO decoders."""
+"""Readers: they bring bytes from paths, files, sockets and buffers to the decoders, which do no I/O themselves."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-#: Selections of columns whose readers, with the batches of their last rows, are kept beside a reader of rows.
+#: The most selections of columns for which a reader keeps a reader of its own, with the batches of its last rows.
 MOST_PARTS = 4
 
 
-#: What other libraries have to read rows, and what our readers and data sets have; for what tables have, see below.
+#: Attribute names in other libraries -> what to use with our readers and data sets; names of tables are added below.
 _INSTEAD = {
     **dict.fromkeys(("collect", "read", "scanner", "to_table"), "read_all()"),
     **dict.fromkeys(("iter_batches", "to_batches"), "for batch in reader"),
@@ -54,26 +54,26 @@ _INSTEAD = {
 
 
 def instead_of_rows(read: str = "read_all()") -> dict[str, str]:
-    """Names that people look for in what reads rows, and what there is instead; `read` gives a table."""
+    """Return names that people may try on readers -> what to use instead; `read` is the call that gives a table."""
     from arrowipc.tables import Table
 
     return {**{name: f"{read}.{name}" for name in dir(Table)}, **_INSTEAD}
 
 
 def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
-    """A batch and the custom metadata of its message."""
+    """Return a batch with the custom metadata of its message."""
     from arrowipc.events import RecordBatchWithMetadata
 
     return RecordBatchWithMetadata(batch, batch.custom_metadata)
 
 
 class Closing(Initialized):
-    """Base of what a with block closes."""
+    """Base of classes whose objects a ``with`` block closes."""
 
     __slots__ = ()
 
     def close(self) -> None:
-        """Let go of the source; what was read stays valid."""
+        """Close or release the source; what was read stays valid."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -84,14 +84,14 @@ class Closing(Initialized):
 
 
 class BatchReader(Closing):
-    """Base of both readers: closing, and export of all batches."""
+    """Base of both readers: closing, pickling, and export of all batches."""
 
     __slots__ = ("__weakref__", "_closed", "_file", "_opened", "_owned")
 
     _closed: bool
     _file: Any
     _owned: bool
-    _opened: tuple[tuple[Any, ...], dict[str, Any]]  # what __init__ was given, where that was a path or a URL
+    _opened: tuple[tuple[Any, ...], dict[str, Any]]  # the arguments of __init__, if the source was a path or a URL
 
     @classmethod
     def _instead(cls) -> dict[str, str]:
@@ -113,38 +113,38 @@ class BatchReader(Closing):
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another reader of the same path or URL, with the same options, at its beginning."""
+        """Pickle as a new reader of the same path or URL, with the same options, at its beginning."""
         if not is_filled(self, "_opened"):
             raise TypeError(f"cannot pickle a {type(self).__name__} that was not opened from a path or URL")
         from functools import partial
 
         (source, *others), keywords = self._opened
         if not is_remote(source) and "://" not in (path := os.fspath(source)):
-            source = os.path.abspath(path)  # another process may be elsewhere
+            source = os.path.abspath(path)  # another process may have another working directory
         kind: Any = type(self)
         return partial(kind, source, *others, **keywords), ()
 
     def _remember(self, options: ReadOptions, source: Any, *others: Any) -> None:
-        """Keep what a pickle needs; only paths and URLs can be pickled."""
+        """Keep the arguments for pickling, if the source is a path or a URL; other readers cannot be pickled."""
         if isinstance(source, (str, Remote)) or hasattr(source, "__fspath__"):
             self._opened = (source, *others), {**options.decoding(), "memory_map": options.memory_map}
 
     def iter_batches_with_custom_metadata(self) -> Iterator[RecordBatchWithMetadata]:
-        """Iterate over the batches that are left, each with the custom metadata of its message."""
+        """Iterate over the remaining batches, each with the custom metadata of its message."""
         return map(with_metadata, self)
 
     def read_pandas(self, **options: Any) -> pd.DataFrame:
-        """Read the batches that are left into a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
+        """Read the remaining batches into a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
         return self.read_all().to_pandas(**options)
 
     def read_all(self) -> Table:
-        """Read the batches that are left into a `Table`."""
+        """Read the remaining batches into a `Table`."""
         from arrowipc.tables import Table
 
         return Table(self.schema, list(self))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        # Called by pd.DataFrame(reader) too, which would take the batches for rows.
+        # pd.DataFrame(reader) calls this too; without the error it would take the batches for rows.
         raise UsageError(
             "a reader is not an array: read_pandas() makes a data frame of it, np.asarray(reader.read_all()) a matrix"
         )
@@ -153,9 +153,9 @@ class BatchReader(Closing):
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Hand the batches that are left over the Arrow C stream interface, one at a time.
+        """Export the remaining batches through the Arrow C stream interface, one at a time.
 
-        `requested_schema` is ignored, as the interface allows: the batches come in `schema`.
+        `requested_schema` is ignored, as the interface allows: the batches have `schema`.
         """
         from arrowipc.cdata.export import export_stream
 
@@ -171,16 +171,16 @@ class BatchReader(Closing):
 class RecordBatchStreamReader(BatchReader):
     """Reads the batches of an Arrow IPC stream; made by `open_stream`.
 
-    Iterating, or `read_next_batch`, gives each batch once, `get_batch` any of them. Batches point into the source's
-    memory (or into aligned memory of their own, when the source is a file object) and keep it alive.
+    Iterating, or `read_next_batch`, gives each batch once; `get_batch` gives any of them. Batches point into the memory
+    of the source (or into aligned memory of their own, if the source is a file object) and keep it alive.
     """
 
     __slots__ = ("_index", "_limits", "_source", "decoder")
 
     decoder: StreamDecoder
     _limits: Limits | None
-    _source: Any  # memory, a RemoteSource or `_file`: what can be read from its beginning again
-    _index: IndexedStreamReader  # once it was needed
+    _source: Any  # memory, a RemoteSource or `_file`, for reading again from the beginning
+    _index: IndexedStreamReader  # set when it is first needed
 
     @with_keywords(ReadOptions)
     def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
@@ -205,7 +205,7 @@ class RecordBatchStreamReader(BatchReader):
     def schema(self) -> Schema:
         """Schema: of the batches that are read, after projection."""
         schema = self.decoder.schema
-        assert schema is not None  # __init__ read it
+        assert schema is not None  # __init__ has read it
         return schema
 
     @property
@@ -217,21 +217,21 @@ class RecordBatchStreamReader(BatchReader):
 
     @property
     def bytes_consumed(self) -> int:
-        """int: bytes of the source that were read; after the end, where a next stream would begin."""
+        """int: bytes of the source that were read; after the end of the stream, the position of what follows it."""
         return self.decoder.bytes_consumed
 
     @property
     def at_end(self) -> bool:
-        """bool: whether the stream is over; one that is followed is, once its end marker was read."""
+        """bool: whether the stream is over; with `follow`, whether its end marker was read."""
         return self.decoder.at_end
 
     def __iter__(self) -> Iterator[RecordBatch]:
         self._check_open()
-        # With all input at hand there is nothing to do between batches, and no Python frame is needed.
+        # If all input is in memory, nothing must be read between batches, and the decoder's own iterator is faster.
         return self.decoder.batches() if self._file is None else self
 
     def stored(self) -> Iterator[tuple[Message, Any]]:
-        """Yield the remaining batches as messages, with what `arrowipc.copy` needs to know of each."""
+        """Yield the remaining batches as messages, each with what `arrowipc.copy` needs to know about it."""
         self._check_open()
         while True:
             found = self.decoder.next_stored()
@@ -241,7 +241,7 @@ class RecordBatchStreamReader(BatchReader):
                 return
 
     def _more(self) -> bool:
-        """Feed more input to the decoder, or say that the stream is over."""
+        """Feed more input to the decoder; return False if the stream is over."""
         if self.decoder.at_end:
             return False
         self._check_open()
@@ -254,7 +254,7 @@ class RecordBatchStreamReader(BatchReader):
         Raises
         ------
         StopIteration
-            There is none.
+            There are no more batches.
         TruncatedError, FormatError, LimitError, UnsupportedError
             The bytes cannot be decoded. The reader cannot be used after that.
         """
@@ -277,18 +277,18 @@ class RecordBatchStreamReader(BatchReader):
 
     @property
     def num_record_batches(self) -> int:
-        """int: batches of the whole stream, those that were read included; needs what `get_batch` needs."""
+        """int: batches of the whole stream, including those already read; the source must be as for `get_batch`."""
         return self._by_index(lambda index: index.num_record_batches)
 
     def count_rows(self) -> int:
-        """Return the rows of the whole stream, those that were read included; needs what `get_batch` needs."""
+        """Return the rows of the whole stream, including those already read; the source must be as for `get_batch`."""
         return self._by_index(lambda index: index.count_rows())
 
     def get_batch(self, i: int) -> RecordBatch:
-        """Return batch `i` of the whole stream; negative ones count from the end. Iterating goes on where it was.
+        """Return batch `i` of the whole stream; negative numbers count from the end. Iterating goes on where it was.
 
-        The first call makes an index as ``open(source, index=True)`` does, whose reader has more of such methods. That
-        is a UsageError where the source cannot seek, or the stream does not begin at its first byte.
+        The first call makes an index, as ``open(source, index=True)`` does, whose reader has more such methods. If the
+        source cannot seek, or the stream does not begin at its first byte, that is a UsageError.
         """
         return self._by_index(lambda index: index.get_batch(i))
 
@@ -314,7 +314,7 @@ class RecordBatchStreamReader(BatchReader):
         return self._index
 
     def close(self) -> None:
-        """Let go of the source; batches that were read stay valid."""
+        """Close or release the source; batches that were read stay valid."""
         if not self._closed:
             self._closed = True
             self.decoder.release()
@@ -329,7 +329,8 @@ class RecordBatchStreamReader(BatchReader):
         return f"<RecordBatchStreamReader: {state}>\n{self.schema}"
 
 
-# Its keywords are spelled out, and a test compares them: ``**keywords`` take half as long as reading a small stream.
+# Its keywords are written out, since ``**keywords`` would take half as long as reading a small stream. A test compares
+# them with `ReadOptions`.
 @with_keywords(ReadOptions)
 def open_stream(
     source: Readable,
@@ -350,30 +351,31 @@ def open_stream(
     Parameters
     ----------
     source : path, URL, RemoteSource, bytes-like, binary file object or socket
-        A path is mapped; a URL is opened with fsspec, `RemoteSource` adds options such as credentials and a `timeout`
+        A path is mapped; a URL is opened with fsspec; a `RemoteSource` has options such as credentials and a `timeout`
         (30 s without a byte). A file object or a socket is read message by message, never past the end of the stream.
     **keywords
         Those of `arrowipc.options.ReadOptions`.
     follow : bool, default False
-        Wait for what is appended to the file at this path, also for the file, up to the end marker; go on with a file
-        that takes its place, and begin again if it is cut short (as ``tail -F``). Nothing is mapped.
+        Wait for data that is appended to the file at this path, up to the end marker, and for the file if it does not
+        exist. Go on with a file that replaces it; begin again if it is cut short (as ``tail -F``). Nothing is mapped.
     timeout : float, optional
-        With `follow`: seconds to wait for a batch. Iterating ends after them, and may begin again. Default: no limit.
+        With `follow`: seconds to wait for a batch. After them iterating ends, and may begin again. Default: no limit.
 
     Returns
     -------
     RecordBatchStreamReader
-        With `follow`, a kind of it whose `timeout` may be set, and whose `at_end` says if the end marker came.
+        With `follow`, a subclass whose `timeout` may be set, and whose `at_end` says whether the end marker came.
 
     Raises
     ------
     FormatError
         The bytes are not a stream; `TruncatedError` and `LimitError` are kinds of it. With `follow`, a TruncatedError
-        says that the time is over and a part of a message is there; reading may go on.
+        says that the time is over and only a part of a message is there; reading may go on.
     UnsupportedError
-        The bytes are valid and not implemented here.
+        The bytes are valid, but what they need is not implemented here.
     OSError
-        The source cannot be read, or was replaced meanwhile at its URL; as a TimeoutError, its server stalls.
+        The source cannot be read, or was replaced meanwhile at its URL, or, as a TimeoutError, its server does not
+        answer.
 
     Examples
     --------
@@ -385,7 +387,7 @@ def open_stream(
     (True, 0)
     """
     if type(source) is bytes and options is None and follow is False and timeout is None and memory_map is True:
-        # What `__init__` would do, in fewer calls.
+        # The same as `__init__`, in fewer calls.
         reader = bare(RecordBatchStreamReader)
         reader._closed = False
         reader._file = None
@@ -407,8 +409,8 @@ def open_stream(
 class RecordBatchFileReader(BatchReader):
     """Reads the batches of an Arrow IPC file in any order; made by `open_file`.
 
-    The footer is read at once, dictionaries before the first batch, a batch when it is asked for. Any number of threads
-    may ask, and decode side by side; where bytes come from a file object or from far, one thread reads at a time.
+    The footer is read at once, all dictionaries before the first batch, and each batch when it is asked for. Any number
+    of threads may use the reader and decode in parallel; of a file object or a URL, one thread reads at a time.
 
     Examples
     --------
@@ -439,15 +441,15 @@ class RecordBatchFileReader(BatchReader):
         "source",
     )
 
-    # What the rest of the package needs of a reader, to copy, recover, check and prune: these three, and `expect`,
+    # The rest of the package uses these three attributes to copy, recover, check and prune, and `expect`,
     # `stored`, `described`, `batch_bytes`, `batch_head`, `index_of`, `load_dictionaries`.
     decoder: FileDecoder | IndexedDecoder
     limits: Limits | None
-    source: Source | None  # where all bytes are in memory
+    source: Source | None  # if all bytes are in memory
 
     _failure: ArrowIpcError | None
-    _parts: dict[tuple[str | int, ...], RecordBatchFileReader]  # readers of the same source, of some columns each
-    _reading: list[bool]  # True while somebody reads; these readers share it
+    _parts: dict[tuple[str | int, ...], RecordBatchFileReader]  # columns -> a reader of them, of the same source
+    _reading: list[bool]  # has an element while a read is going on; shared with the readers in `_parts`
     _rows: RowReader | None
     _blocks: RemoteBlocks | None
     _remote: RemoteSource | None
@@ -459,7 +461,7 @@ class RecordBatchFileReader(BatchReader):
         self._begin(source, options, b"ARROW1")
         try:
             size = self._size()
-            if footer_offset is not None:  # other bytes follow
+            if footer_offset is not None:  # other bytes follow the file
                 size = check_integer("footer_offset", footer_offset, 0, size)
             tail = self._bytes(max(size - TAIL_SIZE, 0), min(size, TAIL_SIZE))
             start, length = footer_range(bytes(self._bytes(0, min(size, 8))), bytes(tail), size)
@@ -480,7 +482,7 @@ class RecordBatchFileReader(BatchReader):
         self._closed = self._loaded = False
         self._reading, self._parts, self._rows, self.limits = [], {}, None, options.limits
         try:
-            self._lock = RLock()  # of what is done with `decode.decoders`, `_core` and the dictionaries
+            self._lock = RLock()  # guards reads, the loading of dictionaries, `_blocks` and `_parts`
         except RuntimeError as error:  # "can't allocate lock"
             raise MemoryError(str(error)) from None
         self._blocks = self._remote = self.source = self._failure = None
@@ -496,7 +498,7 @@ class RecordBatchFileReader(BatchReader):
         self.source = Source(buffer) if self._file is None else None
 
     def _spool(self, limits: Limits | None, magic: bytes) -> Any:
-        """Copy a pipe to memory or a temporary file, so that its end can be read first."""
+        """Copy a pipe to memory or to a temporary file, because a file is read from its end."""
         from arrowipc.limits import Limits
 
         file, self._file = self._file, None
@@ -523,7 +525,7 @@ class RecordBatchFileReader(BatchReader):
 
     @property
     def schema(self) -> Schema:
-        """Schema: the footer's, after projection."""
+        """Schema: the schema in the footer, after projection."""
         return self.decoder.schema
 
     @property
@@ -538,7 +540,7 @@ class RecordBatchFileReader(BatchReader):
 
     @property
     def blocks(self) -> list[tuple[int, int, int]]:
-        """Positions of the batches in the file, in bytes: (offset, metadata_length, body_length) of each."""
+        """Positions of the batches in the file: (offset, metadata_length, body_length) of each, in bytes."""
         return [self.decoder.block(i) for i in range(self.num_record_batches)]
 
     @property
@@ -568,7 +570,7 @@ class RecordBatchFileReader(BatchReader):
         return self.get_batch(index)
 
     def get_batch(self, i: int) -> RecordBatch:
-        """Return batch `i` in the footer's order; negative ones count from the end.
+        """Return batch `i` in the order of the footer; negative numbers count from the end.
 
         Raises
         ------
@@ -589,7 +591,7 @@ class RecordBatchFileReader(BatchReader):
     def get_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
         """Iterate over some batches, in the order of `indices`; of a remote file, several are fetched at once.
 
-        A number that the file does not have is an IndexError before the first is read; else as `get_batch`.
+        An index that is out of range is an IndexError before the first batch is read; else as `get_batch`.
         """
         self._check_open()
         numbers = [self.index_of(i) for i in items_of("indices", indices)]
@@ -597,14 +599,14 @@ class RecordBatchFileReader(BatchReader):
         return map(self.get_batch, numbers)
 
     def stored(self) -> Iterator[tuple[Message, Any]]:
-        """Yield the batches as messages, with what `arrowipc.copy` needs to know of each."""
+        """Yield the batches as messages, each with what `arrowipc.copy` needs to know about it."""
         self._check_open()
         self.expect(range(self.num_record_batches))
         for i in range(self.num_record_batches):
             dictionaries = self._dictionaries_at(i)
             held, at = self.batch_bytes(i)
             yield self.decoder.stored(i, held, at, dictionaries)
-            held = None  # its memory is for the next one
+            held = None  # let the next batch use its memory
 
     get_record_batch = get_batch
 
@@ -613,7 +615,7 @@ class RecordBatchFileReader(BatchReader):
         return with_metadata(self.get_batch(i))
 
     def get_batch_metadata(self, i: int) -> KeyValueMetadata:
-        """Return all custom metadata of batch `i`, with its statistics, from its message alone: no body is touched."""
+        """Return all custom metadata of batch `i`, with its statistics, from its message alone; no body is read."""
         return self.described(i)[0]
 
     def batch_bytes(self, i: int) -> tuple[Any, int]:
@@ -623,20 +625,20 @@ class RecordBatchFileReader(BatchReader):
         return (source, self.decoder.block(i)[0]) if source is not None else self._fetch(i)
 
     def described(self, i: int) -> tuple[KeyValueMetadata, int]:
-        """Return the custom metadata and the rows of batch `i`, from its message alone."""
+        """Return the custom metadata and the number of rows of batch `i`, from its message alone."""
         self._check_open()
         i = self.index_of(i)
         return self.decoder.described(i, *self.batch_head(i))
 
     def count_rows(self) -> int:
-        """Return the rows of all batches, from their metadata alone: no body is touched."""
+        """Return the number of rows of all batches, from their metadata alone; no body is read."""
         return sum(self._lengths())
 
     def batch_lengths(self) -> npt.NDArray[np.int64]:
-        """Return the rows of each batch, from their metadata alone: no body is touched.
+        """Return the number of rows of each batch, from the metadata alone; no body is read.
 
-        Of a remote file, or a file object, they are what polars wrote into the footer, if it did. Nothing relies on
-        that: a batch that turns out to have other rows is a FormatError.
+        With a remote file or a file object, the numbers that polars wrote into the footer are used if they are there.
+        They are not trusted: a batch that turns out to have another number of rows is a FormatError.
         """
         import numpy as np
 
@@ -644,7 +646,7 @@ class RecordBatchFileReader(BatchReader):
 
     def _lengths(self) -> memoryview[int]:
         self._check_open()
-        if (source := self.source) is not None:  # `close` may be called meanwhile
+        if (source := self.source) is not None:  # read once, because another thread may call `close`
             return memoryview(self.decoder.read_lengths(source)).cast("q")
         from array import array
 
@@ -657,22 +659,22 @@ class RecordBatchFileReader(BatchReader):
             lengths = [self.decoder.described(i, *self.batch_head(i))[1] for i in numbers]
         return memoryview(array("q", lengths))
 
-    # -- rows, counted through all batches --
+    # -- rows, numbered through all batches --
 
     def take(self, rows: Any, *, columns: Columns = None) -> RecordBatch:
-        """Return rows in any order and number, as one batch; an IndexError if one does not exist.
+        """Return rows in any order and number as one batch; an IndexError if a row does not exist.
 
-        Each batch that is needed is decoded once per call at most; the last ones are kept for the next call, up to
+        Each batch that is needed is decoded at most once per call. The last ones are kept for the next call, up to
         ``Limits.row_cache_bytes``.
 
         Parameters
         ----------
         rows : integers
-            In a list, range, array of NumPy or of Arrow; negative ones count from the end.
+            A list, a range, or an array of NumPy or Arrow; negative numbers count from the end.
         columns : sequence of str or int, optional
             Names, indices or dotted paths to read, as for `open_file`; others are not touched.
         """
-        part = self._part(columns)  # rows refer to it weakly, and another thread may put one in its place
+        part = self._part(columns)  # keep it alive: row readers hold a weak reference, and `_parts` may drop it
         return part._row_reader().take(rows)
 
     def row(self, i: SupportsIndex, *, columns: Columns = None, extensions: Extensions = None) -> dict[str, Any]:
@@ -698,7 +700,7 @@ class RecordBatchFileReader(BatchReader):
             from arrowipc.limits import Limits
             from arrowipc.values.row_reader import RowReader
 
-            lengths, reader = self._lengths(), proxy(self)  # no circle: what is dropped lets go of the source at once
+            lengths, reader = self._lengths(), proxy(self)  # no reference cycle, so that dropping it frees the source
             cache_bytes = (self.limits or Limits()).row_cache_bytes
             if self.num_record_batches:
                 load, expect = lambda i: reader.get_batch(i), lambda numbers: reader.expect(numbers)
@@ -710,7 +712,7 @@ class RecordBatchFileReader(BatchReader):
         return rows
 
     def _part(self, columns: Columns) -> RecordBatchFileReader:
-        """A reader of some columns of the same source; the last readers are kept, with their batches."""
+        """Return a reader of some columns of the same source; the last such readers are kept, with their batches."""
         if columns is None:
             return self
         key = columns_of(columns)
@@ -748,7 +750,7 @@ class RecordBatchFileReader(BatchReader):
         return self._alone(self._bytes, offset, length), 0
 
     def _alone(self, read: Callable[..., Any], *arguments: Any) -> Any:
-        """Let `read` move the file: other threads wait; a second call from this thread is an error."""
+        """Call `read` while no other thread reads from the file; a nested call in the same thread is an error."""
         with self._lock:
             self._check_open()
             if self._reading:
@@ -763,25 +765,25 @@ class RecordBatchFileReader(BatchReader):
                 self._reading.clear()
 
     def index_of(self, i: int) -> int:
-        """Return the number of batch `i` from the beginning; negative ones count from the end."""
+        """Return the number of batch `i` counted from the beginning; a negative `i` counts from the end."""
         count, number = self.num_record_batches, integer_of("the number of a batch", i)
         if not -count <= number < count:
             raise NotFoundError(f"record batch {i} is out of range: there are {count}")
         return number + count if number < 0 else number
 
     def _dictionaries_at(self, i: int) -> tuple[Any, ...] | None:
-        """Load what batch `i` needs; return its dictionaries, None if they are the same for all batches."""
+        """Load the dictionaries that batch `i` needs and return them; None if all batches use the same ones."""
         if not self._loaded:
             self.load_dictionaries()
         return None
 
     def load_dictionaries(self) -> None:
-        """Read all dictionaries now; otherwise the first batch would do it."""
+        """Read all dictionaries now, instead of before the first batch."""
         self._alone(self._read_dictionaries)
 
     def _read_dictionaries(self) -> None:
         if self._loaded:
-            return  # another thread was faster
+            return  # another thread has loaded them
         if self._failure is not None:
             raise type(self._failure)(*self._failure.args)
         try:
@@ -791,13 +793,13 @@ class RecordBatchFileReader(BatchReader):
                 for i in range(self.decoder.num_dictionaries):
                     self.decoder.load_dictionary(i, *self._dictionary(i))
         except ArrowIpcError as error:
-            # Every batch would try again; without its traceback, which would keep the source open.
+            # Remember the error, or every batch would try again; as a copy, since its traceback keeps the source open.
             self._failure = type(error)(*error.args)
             raise
         self._loaded = True
 
     def _dictionary(self, i: int) -> tuple[Any, int]:
-        """The bytes that hold a dictionary batch, and its offset in them."""
+        """Return the bytes that hold a dictionary batch, and its offset in them."""
         offset, metadata_length, body_length = self.decoder.block(i, dictionary=True)
         if self.source is not None:
             return self.source, offset
@@ -808,7 +810,7 @@ class RecordBatchFileReader(BatchReader):
         return block, at
 
     def _fetch(self, i: int) -> tuple[Any, int]:
-        """Read a block from the file, with only the projected part of the body; return it with its offset."""
+        """Read batch `i` from the file, of its body only what the columns need; return the bytes and its offset."""
         file, blocks = self._file, self._blocks
         if isinstance(file, SharedFile):
             return self._read_block(i, file)
@@ -836,7 +838,7 @@ class RecordBatchFileReader(BatchReader):
         return block, at
 
     def close(self) -> None:
-        """Let go of the source; batches that were read stay valid."""
+        """Close or release the source; batches that were read stay valid."""
         if not self._closed:
             self._closed = True
             with self._lock:
@@ -845,7 +847,7 @@ class RecordBatchFileReader(BatchReader):
                     part.close()
                 self._parts.clear()
                 file, self._file = self._file, None
-                if self._owned and not isinstance(file, SharedFile):  # which ends when its last reader is through
+                if self._owned and not isinstance(file, SharedFile):  # a SharedFile is closed with its last reference
                     file.close()
 
     def __repr__(self) -> str:

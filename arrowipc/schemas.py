@@ -1,4 +1,4 @@
-"""The schema: fields in order, metadata and byte order; and its Schema message."""
+"""The class for schemas (fields in order, metadata and byte order), and the writing of Schema messages."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Schema(Described, Hints):
     Parameters
     ----------
     fields : iterable of Field, or of another library's fields
-        Names may repeat; such columns are reached by their index.
+        Names may repeat; such columns can be selected by their index.
     metadata : mapping or pairs of str or bytes
         Kept as a :class:`arrowipc.KeyValueMetadata`.
     endianness : {"little", "big"}
-        Byte order of the message bodies. Everything else in the format is little-endian always.
+        Byte order of the message bodies. Everything else in the format is always little-endian.
     features : tuple of int
-        Values of the format's ``Feature`` enum. Leave it empty when writing: some readers refuse the vector.
+        Values of the format's ``Feature`` enum. Leave it empty for writing: some readers refuse the vector.
 
     Notes
     -----
@@ -85,7 +85,7 @@ class Schema(Described, Hints):
 
     _indices: dict[str, int | tuple[int, ...]] | None
     _message: bytes | None
-    # What the compiled core derives from the schema, kept here so that it lives as long. Never compared.
+    # An object that the compiled core derives from the schema; kept here to live as long. Never compared.
     _plan: Any
 
     def __new__(
@@ -112,7 +112,7 @@ class Schema(Described, Hints):
 
     @classmethod
     def from_arrow(cls, schema: Any) -> Schema:
-        """Make a schema of another library's, or of anything that has one and ``__arrow_c_schema__``.
+        """Make a schema from another library's schema, or from an object that exports one by ``__arrow_c_schema__``.
 
         An `UnsupportedError` if a type is not known.
         """
@@ -122,7 +122,7 @@ class Schema(Described, Hints):
 
     @classmethod
     def from_pandas(cls, frame: Any, preserve_index: bool | None = None) -> Schema:
-        """Make the schema that pyarrow, which it needs, gives a ``pandas.DataFrame``, with what pandas notes."""
+        """Make the schema that pyarrow gives a ``pandas.DataFrame``, with pandas' metadata; needs pyarrow."""
         try:
             theirs = __import__("pyarrow").Schema
         except ImportError as error:
@@ -144,7 +144,7 @@ class Schema(Described, Hints):
     def field(self, i: SupportsIndex | str) -> Field:
         """Return the field at index `i` (negative counts from the end), or the one named `i`.
 
-        An `IndexError` if it is out of range, a `KeyError` if no field has that name, or several have it.
+        An `IndexError` if `i` is out of range, a `KeyError` if no field has that name, or several have it.
         """
         if not isinstance(i, str):
             try:
@@ -167,7 +167,7 @@ class Schema(Described, Hints):
         return self.fields[found[0]]
 
     def position(self, i: SupportsIndex | str) -> int:
-        """Return the index, from 0 on, of the field that :meth:`field` returns; errors are the same."""
+        """Return the index, never negative, of the field that :meth:`field` returns; the errors are the same."""
         self.field(i)
         return self.get_field_index(i) if isinstance(i, str) else range(len(self.fields))[i]
 
@@ -177,10 +177,10 @@ class Schema(Described, Hints):
         return found[0] if len(found) == 1 else -1
 
     def get_all_field_indices(self, name: str) -> list[int]:
-        """Return the indices of all fields named `name`, in order; none gives an empty list."""
+        """Return the indices of all fields named `name`, in order; an empty list if there are none."""
         indices = self._indices
         if indices is None:
-            # A list per field would be work for the cyclic collector, and a third of the memory.
+            # A name that occurs once has an int: a list would take a third of the memory, and the collector's time.
             indices = {}
             for position, field in enumerate(self.fields):
                 first = indices.setdefault(field.name, position)
@@ -198,25 +198,25 @@ class Schema(Described, Hints):
         return all(mine.equals(theirs, check_metadata) for mine, theirs in zip(self.fields, other.fields, strict=True))
 
     def with_metadata(self, metadata: MetadataLike) -> Schema:
-        """Return the same fields with other metadata; None: with none."""
+        """Return the schema with other metadata; None means with none."""
         return self.__replace__(metadata=metadata or ())
 
     add_metadata = with_metadata
 
     def remove_metadata(self) -> Schema:
-        """Return the same fields without metadata of the schema."""
+        """Return the schema without its metadata; fields keep theirs."""
         return self.with_metadata(None)
 
     @property
     def pandas_metadata(self) -> dict[str, Any] | None:
-        """What pandas noted about index, names and dtypes; None if it noted nothing."""
+        """The metadata that pandas writes about index, names and dtypes; None if there is none."""
         from json import loads
 
         noted = self.metadata.get("pandas")
         return None if noted is None else loads(noted)
 
     def empty_table(self) -> Table:
-        """Return a table of these columns that has no rows."""
+        """Return a table with these columns and no rows."""
         from arrowipc.tables import Table
 
         return Table(self)
@@ -226,7 +226,7 @@ class Schema(Described, Hints):
         return self.insert(len(self.fields), field)
 
     def insert(self, i: SupportsIndex, field: Any) -> Schema:
-        """Return the schema with one more field before field `i`; the number of fields puts it at the end."""
+        """Return the schema with one more field before field `i`; at the end if `i` is the number of fields."""
         position = integer_of("field", i)
         if not -len(self.fields) <= position <= len(self.fields):
             raise NotFoundError(f"field index {i} is out of range: the schema has {len(self.fields)} fields")
@@ -245,11 +245,11 @@ class Schema(Described, Hints):
         return self.__replace__(fields=[*self.fields[:position], *self.fields[position + 1 :]])
 
     def field_by_name(self, name: str) -> Field:
-        """Return the field of a name: :meth:`field` under pyarrow's name."""
+        """Return the field with this name; the same as :meth:`field`, under pyarrow's name."""
         return self.field(name)
 
     def to_string(self) -> str:
-        """Return the text that shows the fields and the metadata: that of ``repr``."""
+        """Return the same text as ``repr``, which shows the fields and the metadata."""
         return repr(self)
 
     def serialize(self) -> bytes:
@@ -285,13 +285,13 @@ class Schema(Described, Hints):
 
 
 def positions_without(schema: Schema, columns: Iterable[str | int] | str | int) -> list[int]:
-    """Indices of all columns but those named."""
+    """Return the indices of all columns except those in `columns`."""
     dropped = {schema.position(column) for column in columns_of(columns)}
     return [i for i in range(len(schema)) if i not in dropped]
 
 
 def renamed(schema: Schema, names: Mapping[str, str] | Iterable[str]) -> Schema:
-    """The same fields with other names: old and new ones, or all in order."""
+    """Return the schema with other names: a mapping of old to new names, or all new names in order."""
     if isinstance(names, Mapping):
         for old in names:
             schema.field(old)
@@ -306,14 +306,14 @@ def renamed(schema: Schema, names: Mapping[str, str] | Iterable[str]) -> Schema:
 
 
 def _listed(items: list[Any]) -> str:
-    """List the first few of `items`, for a message."""
+    """Return the first few of `items` as text for a message."""
     if not items:
         return "no fields"
     shown = ", ".join(map(repr, items[:10]))
     return shown if len(items) <= 10 else f"{shown} and {len(items) - 10} more"
 
 
-# -- its message, and the numbers of its dictionaries --------------------------------------------------------
+# -- Schema messages, and the ids of dictionaries ------------------------------------------------------------
 
 
 def schema_message(
@@ -329,10 +329,10 @@ def schema_message(
 
 
 def number_dictionaries(schema: Schema) -> Schema:
-    """Give every dictionary of `schema` an id; returns `schema` itself if they all have one.
+    """Give every dictionary of `schema` an id; return `schema` itself if all have one.
 
-    Ids that are there stay. The others are counted from 0 in the order of the fields, outer before inner, leaving out
-    the ones that are taken. A `UsageError` if two dictionaries of different types share an id.
+    Existing ids stay. New ids count from 0 in the order of the fields, outer before inner, and skip the ids that are
+    taken. A `UsageError` if two dictionaries of different types share an id.
     """
     from arrowipc.metadata.schema_tables import dictionaries_of
 
@@ -356,7 +356,7 @@ def number_dictionaries(schema: Schema) -> Schema:
 def number_from_zero(schema: Schema) -> Schema:
     """Give the dictionaries of `schema` the ids 0, 1, 2, ... in the order of the fields, outer before inner.
 
-    Fields that shared an id share the new one. Some readers keep dictionaries in a list.
+    Fields that shared an id share the new one. This is for readers that keep dictionaries in a list.
     """
     from arrowipc.metadata.schema_tables import dictionaries_of
 
@@ -368,18 +368,18 @@ def number_from_zero(schema: Schema) -> Schema:
 
 
 def renumbered(schema: Schema, number: Callable[[Dictionary], int | None]) -> Schema:
-    """The schema with the ids that `number` gives its dictionaries."""
+    """Return the schema with the dictionary ids that `number` returns."""
     return schema.__replace__(fields=[numbered_field(field, number) for field in schema.fields])
 
 
 def numbered_field(field: Field, number: Callable[[Dictionary], int | None]) -> Field:
-    """The field with the ids that `number` gives its dictionaries."""
+    """Return the field with the dictionary ids that `number` returns."""
     type_ = numbered_type(field.type, number)
     return field if type_ is field.type else field.__replace__(type=type_)
 
 
 def numbered_type(type_: DataType, number: Callable[[Dictionary], int | None]) -> DataType:
-    """The same for a type."""
+    """Return the type with the dictionary ids that `number` returns."""
     if isinstance(type_, Dictionary):
         id = number(type_)
         values = numbered_type(type_.value_type, number)

@@ -1,4 +1,4 @@
-"""Readers of streams with an index, found by reading only the metadata of messages, and of streams that grow."""
+"""Two more readers: of streams with an index, which is made from the metadata of messages, and of streams that grow."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from arrowipc.sources.followed import FollowedPath
     from arrowipc.sources.source import Readable
 
-#: Seconds between two looks at the clock.
+#: The most seconds to wait for the file before checking again.
 LONGEST_WAIT = 1.0
 
-#: Messages of local files that are shorter than this are read through; beyond, reading their heads alone is quicker.
+#: In local files, messages shorter than this are read whole; of longer ones it is faster to read only the metadata.
 NEAR = 1 << 16
 
 
 class IndexedStreamReader(RecordBatchFileReader):
     """Reads the batches of an Arrow IPC stream in any order; made by ``open(source, index=True)``.
 
-    Opening reads the prefix and the metadata of every message, once; bodies are skipped. Each batch uses the
-    dictionaries that precede it in the stream, even if they grow or are replaced later.
+    Opening reads the prefix and the metadata of every message, without the bodies. Each batch uses the dictionaries
+    that precede it in the stream, even if they grow or are replaced later.
 
     Notes
     -----
-    A stream that ends inside a message is refused: ``arrowipc.recover()`` reads its intact batches. Batches that are
+    A stream that ends inside a message is an error; ``arrowipc.recover()`` reads its intact batches. Batches that are
     appended to the stream later are not seen.
 
     Examples
@@ -62,13 +62,13 @@ class IndexedStreamReader(RecordBatchFileReader):
 
     @classmethod
     def of_stream(cls, source: Any, limits: Limits | None, stream: StreamDecoder) -> Self:
-        """Return a reader of all batches of `source`, which decodes as `stream` does, whose schema is read."""
+        """Return a reader of all batches of `source` that decodes as `stream`, which has read its schema, does."""
         self = object.__new__(cls)
         self._enter(source, read_options({"limits": limits}), StreamDecoder(limits=limits), stream)
         return self
 
     def _enter(self, source: Any, options: ReadOptions, stream: StreamDecoder, like: StreamDecoder | None) -> None:
-        """Open the source and find its messages. The batches are decoded by `stream`, or as `like` decodes them."""
+        """Open the source and find its messages. Decode batches with the options of `like`, if given, or `stream`."""
         self._begin(source, options, b"")
         try:
             index = StreamIndex(self._read_schema(stream), self._size(), options.limits)
@@ -86,7 +86,7 @@ class IndexedStreamReader(RecordBatchFileReader):
         self._blocks = None if self._remote is None else self._remote.blocks(self.decoder)
 
     def _read_schema(self, stream: StreamDecoder) -> int:
-        """Let `stream` read the schema; return where the messages after it begin."""
+        """Let `stream` read the schema; return the position of the message after it."""
         at, size = 0, self._size()
         if self.source is not None:
             stream.feed(self.source.part(0, size), True)
@@ -96,7 +96,7 @@ class IndexedStreamReader(RecordBatchFileReader):
             stream.feed(piece, at == size)
         return stream.bytes_consumed
 
-    # -- what differs from files --
+    # -- differences from files --
 
     def _dictionaries_at(self, i: int) -> tuple[Any, ...]:
         if not self.decoder.needs_dictionaries:
@@ -123,7 +123,7 @@ class FollowingStreamReader(RecordBatchStreamReader):
     Attributes
     ----------
     timeout : float or None
-        Seconds to wait for the next batch; may be set. Iterating ends after them, and may go on.
+        Seconds to wait for the next batch; may be set. After them iterating ends, and may begin again.
     """
 
     __slots__ = ("_options", "_turn", "following", "timeout")
@@ -165,7 +165,7 @@ class FollowingStreamReader(RecordBatchStreamReader):
             raise
 
     def poll(self) -> bool:
-        """Feed the next message to the decoder; False: there is none now."""
+        """Feed the next message to the decoder; return False if there is none now."""
         with self._turn:
             self._check_open()
             found = None if self.decoder.at_end else self.following.take()
@@ -183,15 +183,16 @@ class FollowingStreamReader(RecordBatchStreamReader):
             return True
 
     def event(self) -> Any:
-        """Return the next event of the decoder; None: there is none now."""
+        """Return the next event of the decoder; None if there is none now."""
         while (event := self.decoder.next_event()) is None and self.poll():
             pass
         return event
 
     def seconds_left(self, since: float) -> float:
-        """Return how much longer to wait for what was waited for `since` then; 0: it will not come, or not in time.
+        """Return how many more seconds to wait; 0 if the stream is over, or `timeout` has passed since `since`.
 
-        If no schema or only a part of a message is there then, that is a TruncatedError or FileNotFoundError.
+        If `timeout` has passed and there is no schema or only a part of a message, raise a TruncatedError or
+        FileNotFoundError.
         """
         if self.decoder.at_end or self.timeout is None:
             return 0 if self.decoder.at_end else LONGEST_WAIT
@@ -211,6 +212,6 @@ class FollowingStreamReader(RecordBatchStreamReader):
         return True
 
     def close(self) -> None:
-        """Let go of the file; batches that were read stay valid."""
+        """Close the file; batches that were read stay valid."""
         with self._turn:
             super().close()

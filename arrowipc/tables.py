@@ -1,6 +1,6 @@
-"""Tables, which are record batches of one schema in order, and their columns, which are arrays of one type in order.
+"""Tables (record batches of one schema, in order) and their columns (arrays of one type, in order).
 
-With the functions that make arrays, columns, batches and tables, under pyarrow's names.
+The module also has the functions that make arrays, columns, batches and tables, under pyarrow's names.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class ChunkedArray(Column):
     """One column of several record batches: arrays of one type, in order; ``table["x"]`` is one.
 
     ``len(column)`` is the number of elements; ``column[i]``, slices, iteration and ``numpy.asarray(column)`` work as
-    for an :class:`Array`. ``==`` compares types and values, wherever chunks begin.
+    for an :class:`Array`. ``==`` compares types and values, and ignores where chunks begin.
 
     Parameters
     ----------
     chunks : iterable of Array, or of what :meth:`Array.from_pylist` or :meth:`Array.from_arrow` takes
-        Or one column of another library.
+        It may also be one column of another library.
     type : DataType, optional
-        Of the elements; needed if there is no chunk.
+        Type of the elements; needed if there is no chunk.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class ChunkedArray(Column):
 
     @classmethod
     def _of(cls, field: Field, chunks: list[Array]) -> Self:
-        """Arrays that are known to be of the field's type."""
+        """Make a column of arrays without checking that they have the type of the field."""
         self = object.__new__(cls)
         self.field = field
         self.chunks = chunks
@@ -131,12 +131,12 @@ class ChunkedArray(Column):
 
     @property
     def null_count(self) -> int:
-        """Number of nulls in the validity bitmaps, as of :attr:`Array.null_count`."""
+        """Number of nulls in the validity bitmaps; see :attr:`Array.null_count`."""
         return sum([chunk.null_count for chunk in self.chunks])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the buffers that the elements use, as of :attr:`Array.nbytes`."""
+        """Bytes of the buffers that the elements use; see :attr:`Array.nbytes`."""
         return sum([chunk.nbytes for chunk in self.chunks])
 
     def chunk(self, i: SupportsIndex) -> Array:
@@ -179,11 +179,11 @@ class ChunkedArray(Column):
             yield from chunk
 
     def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> ChunkedArray:
-        """Return elements ``[offset, offset + length)`` without copying; what lies past the end is left out."""
+        """Return elements ``[offset, offset + length)`` without copying; those past the end are left out."""
         return self._of(self.field, slice_pieces(self.chunks, offset, length))
 
     def take(self, indices: Any) -> ChunkedArray:
-        """Return elements in any order and number, as one chunk; see :meth:`Array.take`."""
+        """Return elements in any order and number as one chunk; see :meth:`Array.take`."""
         from arrowipc.values.row_reader import take_across
 
         taken = take_across(self.chunks, indices, lambda chunks: batches_of(self.field, chunks))
@@ -214,16 +214,16 @@ class ChunkedArray(Column):
         return self.chunks
 
     def _each(self, change: Callable[[Array], Array]) -> ChunkedArray:
-        """Return a column of what `change` makes of each chunk."""
+        """Return a column of the arrays that `change` returns for the chunks."""
         chunks = [change(chunk) for chunk in self.chunks or [self.combine()]]
         return self._of(chunks[0].field, chunks)
 
     def _plain(self) -> Array:
-        """Return the elements as one array; decoded where dictionaries would have to become one."""
+        """Return the elements as one array; with several chunks, dictionaries are decoded instead of merged."""
         return (self.dictionary_decode() if len(self.chunks) > 1 else self).combine()
 
     def _cut(self, array: Array) -> ChunkedArray:
-        """Return an array of as many elements in chunks of the same lengths."""
+        """Cut an array with as many elements as this column into chunks of the same lengths."""
         ends = list(accumulate(map(len, self.chunks)))
         return self._of(array.field, [array[start:end] for start, end in zip([0, *ends], ends, strict=False)])
 
@@ -235,7 +235,7 @@ class ChunkedArray(Column):
         writable: bool = False,
         dtype: npt.DTypeLike | None = None,
     ) -> npt.NDArray[Any]:
-        """Return the elements as one NumPy array; see :meth:`Array.to_numpy`. Only one chunk can be a view."""
+        """Return the elements as one NumPy array; see :meth:`Array.to_numpy`. It is a view only of a single chunk."""
         as_it_is = check_flag("zero_copy_only", zero_copy_only) if zero_copy_only is not None else None
         copy = check_flag("copy", copy) and as_it_is is None
         if len(self.chunks) > 1 and (as_it_is or (as_it_is is None and not copy)):
@@ -253,7 +253,7 @@ class ChunkedArray(Column):
             """Return a ``pyarrow.ChunkedArray`` over the same memory."""
 
     def equals(self, other: object, nan_equal: bool = False) -> bool:
-        """Whether `other` has the same type and equal elements; see :meth:`Array.equals`.
+        """Return whether `other` has the same type and equal elements; see :meth:`Array.equals`.
 
         The sizes of chunks do not matter.
         """
@@ -278,11 +278,11 @@ class ChunkedArray(Column):
         return self._of(self.field, list(self.chunks))
 
     def __arrow_array__(self, type: Any = None) -> Any:
-        """Hand the elements to pyarrow where it expects an array: as one, unless one cannot hold them."""
+        """Convert to pyarrow when it expects an array: to one array, or to chunks if one cannot hold all elements."""
         try:
             made = self.combine().to_arrow()
         except UnsupportedError:
-            made = self.to_arrow()  # chunks, which tables take, too
+            made = self.to_arrow()  # chunks; pyarrow's tables take these too
         return made if type is None else made.cast(type)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -298,7 +298,7 @@ class ChunkedArray(Column):
         return export_device_stream(self.field, iter(self.chunks), requested_schema, **kwargs)
 
     def flatten(self) -> list[ChunkedArray]:
-        """Return the members of a column of structs, null where the struct is; another column as it is, in a list."""
+        """Return the members of a column of structs, null if the struct is; for another type, a list of this column."""
         if not isinstance(self.type, Struct):
             return [self]
         chunks = [chunk.flatten() for chunk in self.chunks or [self.combine()]]
@@ -306,9 +306,9 @@ class ChunkedArray(Column):
 
 
 def slice_pieces(pieces: list[Any], offset: SupportsIndex, length: SupportsIndex | None) -> list[Any]:
-    """Elements [offset, offset + length) of arrays, or of batches, that follow each other; without empty pieces.
+    """Return elements [offset, offset + length) of arrays, or of batches, that follow each other.
 
-    Where there are none, one empty piece stays: dictionaries have values without rows, too.
+    Pieces without elements are left out. If all are, one of them stays, because of the values of its dictionaries.
     """
     at, left = clip(offset, length, sum(map(len, pieces)))
     found = []
@@ -324,7 +324,7 @@ def slice_pieces(pieces: list[Any], offset: SupportsIndex, length: SupportsIndex
 
 
 def _longer_than(most: int, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    """Some batches, up to the first with which they are more than `most` rows."""
+    """Yield batches until they have more than `most` rows together, or to the end."""
     for batch in batches:
         yield batch
         most -= len(batch)
@@ -335,7 +335,7 @@ def _longer_than(most: int, batches: Iterable[RecordBatch]) -> Iterator[RecordBa
 def equal_pieces(
     mine: Sequence[Any], theirs: Sequence[Any], equal: Callable[[Any, Any, bool], bool], nan_equal: bool
 ) -> bool:
-    """Whether arrays, or batches, have equal elements one after the other; they are as many in all on both sides."""
+    """Return whether arrays, or batches, have equal elements in order; both sides must have the same number of them."""
     left, right = ([piece for piece in reversed(pieces) if len(piece)] for pieces in (mine, theirs))
     while left:
         count = min(len(left[-1]), len(right[-1]))
@@ -345,7 +345,7 @@ def equal_pieces(
 
 
 def _next(waiting: list[Any], count: int) -> Any:
-    """The next `count` elements, from the last piece that waits."""
+    """Remove the next `count` elements from the last piece in `waiting`, and return them."""
     piece = waiting.pop()
     if len(piece) == count:
         return piece
@@ -356,11 +356,11 @@ def _next(waiting: list[Any], count: int) -> Any:
 class Table(Tabular):
     """A schema and its batches (:class:`RecordBatch`, any number); ``read_all()`` returns one.
 
-    A batch with another schema, but for metadata, is a UsageError. ``len(table)`` is the number of rows.
+    A batch whose schema differs in more than metadata is a UsageError. ``len(table)`` is the number of rows.
     ``table["x"]`` and ``table[0]`` are columns (:class:`ChunkedArray`); ``table[5:7]``, ``table[[4, 2]]`` and
-    ``table[mask]`` are tables of rows, ``table[["x", "y"]]`` is one of columns. ``==`` compares schemas and values,
-    wherever batches begin. ``np.asarray(table)`` is a matrix of rows and columns, of one dtype if all are numbers, else
-    of objects.
+    ``table[mask]`` are tables of some rows, ``table[["x", "y"]]`` is a table of some columns. ``==`` compares schemas
+    and values, and ignores where batches begin. ``np.asarray(table)`` is a matrix of rows and columns, of one dtype if
+    all are numbers, else of objects.
 
     Examples
     --------
@@ -393,7 +393,7 @@ class Table(Tabular):
 
     @classmethod
     def _known(cls, schema: Schema, batches: list[RecordBatch]) -> Self:
-        """Batches that are known to be of the schema."""
+        """Make a table of batches without checking that they have the schema."""
         self = object.__new__(cls)
         self.schema = schema
         self.batches = batches
@@ -401,7 +401,7 @@ class Table(Tabular):
 
     @classmethod
     def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
-        """Make a table of `batches`; without `schema`, which no batches need, with the schema of the first one."""
+        """Make a table of `batches`. Default of `schema`: that of the first batch; needed if there are no batches."""
         batches = items_of("batches", batches)
         if schema is None:
             if not batches:
@@ -411,7 +411,7 @@ class Table(Tabular):
 
     @classmethod
     def from_arrow(cls, data: Any, *, validate: Literal["none", "full", "strict"] = "none") -> Table:
-        """Make a table of another library's rows, without copying them.
+        """Make a table from rows of another library without copying them.
 
         Parameters
         ----------
@@ -419,7 +419,7 @@ class Table(Tabular):
             With ``__arrow_c_stream__`` (tables, data frames, readers of pyarrow, polars, pandas, DuckDB) or
             ``__arrow_c_array__``.
         validate : {"none", "full", "strict"}
-            What is checked about the values; see :meth:`arrowipc.RecordBatch.from_arrow`, also for the errors.
+            How to check the values; see :meth:`arrowipc.RecordBatch.from_arrow`, also for the errors.
         """
         from arrowipc.cdata.import_array import batch_from, stream_from
 
@@ -435,7 +435,7 @@ class Table(Tabular):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers of all batches; what batches share counts for each."""
+        """Bytes of all buffers of all batches; a buffer that several batches share counts for each."""
         return sum([batch.nbytes for batch in self.batches])
 
     @property
@@ -448,7 +448,7 @@ class Table(Tabular):
         return map(self.column, range(len(self.schema)))
 
     def column(self, i: int | str) -> ChunkedArray:
-        """Return one column, in one array per batch; see :meth:`arrowipc.RecordBatch.column`."""
+        """Return one column, with one array per batch; see :meth:`arrowipc.RecordBatch.column`."""
         return ChunkedArray._of(self.schema.field(i), [batch.column(i) for batch in self.batches])
 
     if TYPE_CHECKING:
@@ -478,7 +478,7 @@ class Table(Tabular):
         return self._known(self.schema, slice_pieces(self.batches, offset, length))
 
     def take(self, indices: Any) -> Table:
-        """Return rows in any order and number, as one batch; see :meth:`arrowipc.RecordBatch.take`."""
+        """Return rows in any order and number as one batch; see :meth:`arrowipc.RecordBatch.take`."""
         from arrowipc.values.row_reader import take_across
 
         return self._known(self.schema, take_across(self.batches, indices))
@@ -515,11 +515,11 @@ class Table(Tabular):
         return self._like([change(batch) for batch in self._at_least_one()])
 
     def _like(self, changed: list[RecordBatch]) -> Table:
-        """Return a table of what became of `_at_least_one`."""
+        """Return a table of the batches that were made from those of `_at_least_one`."""
         return self._known(changed[0].schema, changed if self.batches else [])
 
     def _with_schema(self, schema: Schema) -> Table:
-        """Return the same columns, described by a schema of the same types."""
+        """Return the same columns with a schema of the same types, but other names or metadata."""
         return self._known(schema, [batch._with_schema(schema) for batch in self.batches])
 
     @classmethod
@@ -530,13 +530,13 @@ class Table(Tabular):
         return self.batches
 
     def _at_least_one(self) -> list[RecordBatch]:
-        """Return the batches; if there are none, one without rows."""
+        """Return the batches; if there are none, a batch without rows."""
         from arrowipc.values.from_python import empty_batch
 
         return self.batches or [empty_batch(self.schema)]
 
     def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
-        """Return the batches, in order; those of more than `max_chunksize` rows in slices of that many."""
+        """Return the batches, in order; batches of more than `max_chunksize` rows are cut into slices of that many."""
         if max_chunksize is None:
             return list(self.batches)
         if max_chunksize < 1:
@@ -548,7 +548,7 @@ class Table(Tabular):
         ]
 
     def to_reader(self, max_chunksize: int | None = None) -> Any:
-        """Return the batches as a reader: iteration, `schema`, ``__arrow_c_stream__``; each is handed out once."""
+        """Return a reader that gives each batch once, with iteration, `schema` and ``__arrow_c_stream__``."""
         from arrowipc.cdata.import_array import stream_from
 
         return stream_from(Table(self.schema, self.to_batches(max_chunksize)))
@@ -559,7 +559,7 @@ class Table(Tabular):
         return ChunkedArray._of(chunks[0].field, chunks)
 
     def flatten(self) -> Table:
-        """Return the rows with a column ``column.member`` for each member of columns of structs."""
+        """Return the rows with columns of structs replaced by a column ``column.member`` for each member."""
         schema = Schema([part for field in self.schema for part in field.flatten()], self.schema.metadata)
         is_struct = [isinstance(kind, Struct) for kind in self.schema.types]
 
@@ -583,7 +583,7 @@ class Table(Tabular):
             """Return a ``pyarrow.Table`` over the same memory."""
 
     def equals(self, other: object, check_metadata: bool = False, nan_equal: bool = False) -> bool:
-        """Whether `other` has an equal schema and equal rows; see :meth:`arrowipc.RecordBatch.equals`.
+        """Return whether `other` has an equal schema and equal rows; see :meth:`arrowipc.RecordBatch.equals`.
 
         The sizes of batches do not matter.
         """
@@ -633,30 +633,30 @@ class Table(Tabular):
         return export_device_stream(self.schema, iter(self.batches), requested_schema, **kwargs)
 
 
-# -- the functions that make them ----------------------------------------------------------------------------
+# -- functions that make arrays, batches and tables ----------------------------------------------------------
 
 
 def array(
     values: Any, type: TypeLike | None = None, mask: Any = None, from_pandas: bool = False, *, safe: bool = True
 ) -> Array:
-    """Make an :class:`Array` of Python values, a NumPy array, or another library's column.
+    """Make an :class:`Array` from Python values, a NumPy array, or a column of another library.
 
     Parameters
     ----------
     values : sequence, iterator, set, numpy.ndarray, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
     type : DataType or its name, optional
-        None: that of the values.
+        Default: the type of the values.
     mask : sequence of bool, optional
-        True: the value becomes null, and does not decide about the type.
+        True makes the value null; it then has no influence on the type.
     from_pandas : bool, default False
-        What pandas calls missing, such as NaN, becomes null; needs pandas.
+        Make values null that are missing for pandas, such as NaN; needs pandas.
     safe : bool, default True
-        Can only be True; see :meth:`Array.cast`.
+        Must be True; see :meth:`Array.cast`.
 
     Raises
     ------
     UsageError
-        A value does not fit the type, and the message names its position; or `mask` has another length.
+        A value does not fit the type (the message names its position), or `mask` has another length.
 
     Examples
     --------
@@ -689,7 +689,7 @@ def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> Chunke
     Parameters
     ----------
     arrays : iterable
-        Of arrays, or of what :func:`array` takes.
+        Arrays, or values that :func:`array` takes.
     type : DataType or its name, optional
         Needed if there are no arrays.
     """
@@ -707,13 +707,13 @@ def record_batch(
     Parameters
     ----------
     data : mapping, sequence, ``pandas.DataFrame``, or object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-        A sequence holds the columns in the order of `names` or of the `schema`, or rows as dicts; of others a schema
-        takes those of its names.
+        A sequence holds the columns in the order of `names` or of the `schema`, or rows as dicts; from other data, a
+        schema selects the columns with its names.
     names : sequence of str, optional
-        Or a schema, as without its keyword in pyarrow. A mapping has names of its own.
+        May be a schema instead, as in pyarrow. Not for a mapping, which has names of its own.
     schema : Schema, optional
     metadata : mapping or pairs of str or bytes, optional
-        Of the schema.
+        Metadata of the schema.
 
     Raises
     ------
@@ -756,7 +756,7 @@ def table(
 ) -> Table:
     """Make a :class:`Table` of `data`; `names`, `schema`, `metadata` and errors are those of :func:`record_batch`.
 
-    Batches of another library's table stay apart.
+    Batches of another library's table stay separate.
     """
     if schema is None and names is None and not isinstance(data, (list, tuple, Mapping)):
         made = Table.from_arrow(data)
@@ -765,14 +765,14 @@ def table(
 
 
 def concat_tables(tables: Iterable[Any], promote_options: str = "none") -> Table:
-    """Put tables one behind the other, without copying.
+    """Append tables to each other without copying.
 
     Parameters
     ----------
     tables : iterable of Table, or of what :func:`table` takes
-        One or more, with the same types; metadata are those of the first one.
+        One or more, with the same types. The result has the metadata of the first one.
     promote_options : str, default "none"
-        Other words of pyarrow are an `UnsupportedError`: it joins schemas, and so do data sets.
+        Other values that pyarrow allows are an `UnsupportedError`; pyarrow and data sets can join different schemas.
 
     Examples
     --------

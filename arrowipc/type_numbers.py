@@ -1,8 +1,8 @@
-"""What follows from the first word of how a type prints: pyarrow's number of the type, and the bits of a value."""
+"""Two tables by the first word of a printed type: pyarrow's number of the type, and the bits of a value."""
 
 from __future__ import annotations
 
-#: The numbers that pyarrow gives the types: their places here, by the first word of how they print.
+#: The first words of printed types, in the order of pyarrow's numbers: the index of a word is the number.
 _WORDS = """
     null bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 halffloat float double string binary fixed_size_binary
     date32 date64 timestamp time32 time64 month_interval day_time_interval decimal128 decimal256 list struct
@@ -11,7 +11,7 @@ _WORDS = """
 """
 NUMBERED = _WORDS.split()
 
-#: Bits of a value, by the same word, for types that do not say it themselves.
+#: The same word -> bits of a value, for the types that have no attribute for it.
 WIDTHS = {
     "bool": 1,
     "halffloat": 16,

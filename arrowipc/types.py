@@ -1,7 +1,7 @@
 """The classes of types, fields and schemas, and a factory function for each.
 
-The factories carry pyarrow's names and parameters. Where one takes a type, the name of a type does as well
-(``"int32"``, ``"timestamp[us]"``); where one takes the type of a child, a :class:`Field` names it too.
+The factories have pyarrow's names and parameters. Where a factory takes a type, it also takes the name of a type
+(``"int32"``, ``"timestamp[us]"``); where it takes the type of a child, it also takes a :class:`Field`.
 
 Examples
 --------
@@ -65,13 +65,13 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
     class ArrowSchema(Protocol):
-        """A type, field or schema: ours, or another library's."""
+        """A type, field or schema, of ours or of another library."""
 
         def __arrow_c_schema__(self) -> object: ...
 
     TypeLike: TypeAlias = "ArrowSchema | str"
     FieldLike: TypeAlias = "ArrowSchema | str"
-    # Not any iterable: a mapping is one, and checkers then take the types in a dict for plain objects.
+    # Not any iterable: a mapping is one too, and type checkers would then infer plain objects for the types in a dict.
     Pairs: TypeAlias = "Sequence[ArrowSchema | tuple[str, TypeLike]] | Iterator[ArrowSchema | tuple[str, TypeLike]]"
     FieldsLike: TypeAlias = "Pairs | Schema | ItemsView[str, TypeLike] | Mapping[str, TypeLike]"
 
@@ -207,7 +207,7 @@ __all__ = [
 ]
 
 
-#: What people look for, and what there is instead: extension types are metadata of fields, not types.
+#: Names of extension types -> how to make a field of each: here they are metadata of fields, not types.
 _EXTENSIONS = {
     "json_": 'field(name, string(), metadata={"ARROW:extension:name": "arrow.json"})',
     "opaque": 'field(name, type, metadata={"ARROW:extension:name": "arrow.opaque", ...})',
@@ -216,7 +216,7 @@ _EXTENSIONS = {
     "fixed_shape_tensor": "arrowipc.fixed_shape_tensor(name, type, shape)",
 }
 
-if not TYPE_CHECKING:  # checkers would take any name
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
     def __getattr__(name):
         if name not in ("DayTime", "MonthDayNano"):
@@ -225,13 +225,13 @@ if not TYPE_CHECKING:  # checkers would take any name
             others = {each[:-1]: each for each in __all__ if each.endswith("_")}
             instead = {**_EXTENSIONS, **{word: f"{each}(...)" for word, each in {**_SHORT, **others}.items()}}
             raise missing(f"module {__name__!r}", name, sys.modules[__name__], instead)
-        from arrowipc import intervals  # `collections`, for named tuples, takes 1.5 ms
+        from arrowipc import intervals  # not at the top, because importing `collections` takes 1.5 ms
 
         return getattr(intervals, name)
 
 
 def _shared(name: str, made: T, about: str) -> Callable[[], T]:
-    """A factory of a type without parameters, which is made once."""
+    """Return a factory function that always returns `made`, a type without parameters."""
 
     def make() -> T:
         return made
@@ -280,7 +280,7 @@ month_day_nano_interval: Callable[[], Interval] = _shared(
 
 
 def binary(length: int = -1) -> Binary | FixedSizeBinary:
-    """Bytes: of any length with 32-bit offsets, or exactly `length` bytes each when that is 0 or more."""
+    """Bytes of any length with 32-bit offsets, or values of exactly `length` bytes if that is 0 or more."""
     return _BINARY if length == -1 else FixedSizeBinary(length)
 
 
@@ -315,7 +315,7 @@ def time64(unit: Literal["us", "ns"]) -> Time:
 
 
 def timestamp(unit: TimeUnit, tz: str | None = None) -> Timestamp:
-    """Moments counted in `unit` since 1970-01-01: instants when `tz` names a zone, else wall-clock times."""
+    """Moments counted in `unit` since 1970-01-01: instants if `tz` names a zone, else wall-clock times."""
     return Timestamp(unit, tz)
 
 
@@ -325,12 +325,12 @@ def duration(unit: TimeUnit) -> Duration:
 
 
 def list_(value_type: FieldLike, list_size: int = -1) -> List | FixedSizeList:
-    """Make lists of any length, or of exactly `list_size` elements when that is 0 or more.
+    """Make lists of any length, or of exactly `list_size` elements if that is 0 or more.
 
     Parameters
     ----------
     value_type : DataType, Field or str
-        What the lists hold. A type becomes a nullable field named ``item``.
+        Type of the elements. It becomes a nullable field named ``item``, unless it is a field.
     list_size : int, default -1
 
     Examples
@@ -401,7 +401,7 @@ def run_end_encoded(run_end_type: FieldLike, value_type: FieldLike) -> RunEndEnc
 
 
 def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False) -> Dictionary:
-    """Make a type of `index_type` indices into `value_type` values; `ordered` if their order means something."""
+    """Make a type of `index_type` indices into `value_type` values; `ordered` says that their order has a meaning."""
     index = as_type(index_type)
     if not isinstance(index, Int):
         raise UsageError(f"dictionary: index_type must be an integer type, found {index}")
@@ -415,18 +415,18 @@ def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLi
     ----------
     name : str
     type : DataType or its name
-        Of another library, too.
+        It may be a type of another library.
     nullable : bool, default True
     metadata : mapping or pairs of str or bytes, optional
     """
     return Field(name, as_type(type) if isinstance(type, str) else type, nullable, metadata)
 
 
-# -- which type it is ----------------------------------------------------------------------------------------
+# -- functions that recognize types --------------------------------------------------------------------------
 
 
 def _is(name: str, words: str) -> Callable[[TypeLike], bool]:
-    """Whether a type, or its name, is one of those that print with these first words."""
+    """Return a function that tells whether a type, or its name, has one of these first words."""
     known = words.split()
 
     def test(type: TypeLike) -> bool:
@@ -503,7 +503,7 @@ def schema(
     Parameters
     ----------
     fields : iterable of Field or (name, type) pairs, mapping of names to types, or schema
-        A schema, also of another library, keeps its metadata where none are given.
+        A schema, also of another library, keeps its metadata if no other metadata is given.
     metadata : mapping or pairs of str or bytes, optional
     endianness : {"little", "big"}
         Byte order of the bodies that follow the schema.
@@ -516,7 +516,7 @@ def schema(
     return Schema(as_fields(fields), metadata, endianness)
 
 
-#: The printed form of types without children and free parameters, and usual short names.
+#: Printed forms and usual short names -> types without children and free parameters; filled when first used.
 _ALIASES: dict[str, DataType] = {}
 
 
@@ -524,14 +524,14 @@ def _type_names() -> dict[str, DataType]:
     names = {str(made): made for made in PLAIN_TYPES}
     names.update(boolean=bool_(), float16=_HALF, float32=_SINGLE, float64=_DOUBLE, date32=date32(), date64=date64())
     names.update(str=utf8(), utf8=utf8(), large_str=large_utf8(), large_utf8=large_utf8(), utf8_view=utf8_view())
-    # Those of NumPy, as pyarrow has them.
+    # The names of NumPy, which pyarrow takes too.
     names.update({f"{kind}{width // 8}": Int(width, kind == "i") for kind in "iu" for width in (8, 16, 32, 64)})
     names.update(f2=_HALF, f4=_SINGLE, f8=_DOUBLE)
     return names
 
 
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
-    """Make fields from fields, (name, type) pairs or a mapping of names to types; else a `UsageError`."""
+    """Make fields from fields, (name, type) pairs or a mapping of names to types; else raise a `UsageError`."""
     made = []
     entries: Iterable[Any] = fields.items() if isinstance(fields, Mapping) else items_of("fields", fields)
     for entry in entries:
@@ -546,7 +546,7 @@ def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
 
 
 def as_schema(value: Any) -> Schema:
-    """Make a schema of one, also of another library, or of what :func:`schema` takes; else a `UsageError`."""
+    """Make a schema from a schema, also of another library, or from fields; else raise a `UsageError`."""
     from arrowipc.schemas import Schema
 
     if isinstance(value, Schema):
@@ -559,7 +559,7 @@ def as_schema(value: Any) -> Schema:
 
 
 def as_type(value: TypeLike) -> DataType:
-    """Make a type of a type, also of another library, or of its name; else a `UsageError`."""
+    """Make a type from a type, also of another library, or from its name; else raise a `UsageError`."""
     if not isinstance(value, str):
         found = own(value, DataType)
         if isinstance(found, DataType):
@@ -573,13 +573,13 @@ def as_type(value: TypeLike) -> DataType:
 
 
 def _factory_like(name: str) -> str:
-    """The end of a sentence about a name that is no type's: how such a type is made."""
+    """Return the end of the error message about a name that is not that of a type: how to make such a type."""
     word = name[: next((i for i, letter in enumerate(name) if not (letter.isalnum() or letter == "_")), None)]
     found = [each for each in (word, f"{word}_", _SHORT.get(word, "")) if each in __all__]
     return f": types.{found[0]}(...) makes it" if found else "; types with parameters need their factory"
 
 
-#: First words of types for which people write others.
+#: First words of types -> the factory that makes them, if it has another name.
 _SHORT = {"decimal": "decimal128", "fixed_size_binary": "binary", "fixed_size_list": "list_", "date": "date32"}
 
 

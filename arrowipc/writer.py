@@ -1,4 +1,4 @@
-"""Writers: the drivers that bring encoded messages to paths, files, sockets and buffers."""
+"""Writers: they bring encoded messages to paths, files, sockets and buffers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from arrowipc.options import MessageKeywords, WriteKeywords
 
 
-#: What writers have for the rest of the package, and completion does not show.
+#: Attributes of writers that only the rest of the package uses; completion does not show them.
 INTERNAL = frozenset(name for name in vars(BatchWriter) if name not in ("close", "schema", "write_batch"))
 
 
@@ -36,7 +36,7 @@ INTERNAL = frozenset(name for name in vars(BatchWriter) if name not in ("close",
 
 
 class _Writer(BatchWriter):
-    """Base of both writers: everything except what only a file has."""
+    """Base of both writers: all methods that they share."""
 
     __slots__ = ()
 
@@ -77,17 +77,17 @@ class _Writer(BatchWriter):
         Parameters
         ----------
         data : object
-            A RecordBatch, Table or reader; anything with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-            (pyarrow, polars, pandas, DuckDB and nanoarrow objects); a dict with a NumPy array, a list or an
-            array per column. Lists and iterators of all these are written item by item.
+            A RecordBatch, Table or reader; an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+            (objects of pyarrow, polars, pandas, DuckDB and nanoarrow); a dict with a NumPy array, a list or an
+            array per column. Lists and iterators of these are written item by item.
 
         Raises
         ------
         UsageError
-            The columns are not those of the writer's schema (the message names the first that differs);
-            nothing was written then. Also when the writer is closed.
+            The columns are not those of the writer's schema (the message names the first that differs), and nothing
+            was written; or the writer is closed.
         OSError
-            The sink failed; the writer cannot go on.
+            The sink failed; the writer cannot be used any more.
         """
         if isinstance(data, RecordBatch) and self.schema is not None:
             self.write_batch(data)
@@ -104,14 +104,14 @@ class _Writer(BatchWriter):
         ----------
         table : Table, or anything that `write` takes
         max_chunksize : int, optional
-            Rows of a batch at most. Default: batches stay as they are.
+            The most rows of a batch. Default: batches stay as they are.
         max_chunk_bytes : int, optional
-            Bytes of a body at most, before compression; a single row may have more.
+            The most bytes of a body, before compression; a single row may have more.
 
         Raises
         ------
         UsageError
-            As for `write`; also for limits below 1.
+            As for `write`; also if a limit is below 1.
         """
         rows = _limit("max_chunksize", max_chunksize)
         size = _limit("max_chunk_bytes", max_chunk_bytes)
@@ -122,7 +122,7 @@ class _Writer(BatchWriter):
                 self.write_rows(batch, rows, size)
 
     def _opened(self, data: Any) -> Iterable[RecordBatch]:
-        """Find the batches of an argument; if its schema is known without them, it is written first."""
+        """Return the batches of an argument; if its schema is known without reading them, write that first."""
         self.check()
         schema, batches = batches_of(data, self.schema)
         if self.schema is None and schema is not None:
@@ -143,7 +143,7 @@ class _Writer(BatchWriter):
         if kind is None:
             self.close()
         else:
-            # No end marker and no footer: whoever reads what is there must not take it for all.
+            # Write no end marker and no footer, so that no reader takes the output for complete.
             self.abandon(f"the with block was left by {kind.__name__}")
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ def _limit(name: str, value: int | None) -> int:
 def _continued(
     existing: ExistingFile | ExistingStream, schema: Schema | None, options: WriteOptions, **stored: Any
 ) -> WriteOptions:
-    """Return the options for writing behind what is there, in the form that it has."""
+    """Return the options for appending in the same form as the existing messages; refuse options that differ."""
     assert existing.schema is not None
     stored["metadata_version"] = existing.version
     for name, value in stored.items():
@@ -175,10 +175,10 @@ def _continued(
 
 
 class RecordBatchStreamWriter(_Writer):
-    """Writes an Arrow IPC stream; made by `new_stream`, which says what its parameters are.
+    """Writes an Arrow IPC stream; made by `new_stream`, which describes the parameters.
 
-    A writer is a context manager: leaving the block closes it. Left by an exception, the block removes what
-    was made under a path, and a file object gets no end marker.
+    A writer is a context manager: leaving the ``with`` block closes it. If an exception leaves the block, the file
+    that was made for a path is removed, and a file object gets no end marker.
     """
 
     __slots__ = ()
@@ -205,9 +205,9 @@ class RecordBatchStreamWriter(_Writer):
 
 
 class RecordBatchFileWriter(_Writer):
-    """Writes an Arrow IPC file; made by `new_file`, which says what its parameters are.
+    """Writes an Arrow IPC file; made by `new_file`, which describes the parameters.
 
-    A file appears under its name when the writer is closed, complete; until then it has another name.
+    A file gets its name only when the writer is closed and it is complete; until then it has another name.
     """
 
     __slots__ = ()
@@ -236,7 +236,7 @@ class RecordBatchFileWriter(_Writer):
     def _continue(
         self, existing: ExistingFile, schema: Any, options: WriteOptions, metadata: tuple[tuple[bytes, bytes], ...]
     ) -> None:
-        """Start after the batches of a file, if the options fit that file."""
+        """Start to write after the batches of `existing`, if the options fit that file."""
         if existing.last_batch is not None and options.unify_dictionaries and not options.dictionary_deltas:
             raise UsageError(
                 "append: the dictionaries of the file are written already and cannot be merged with others: with "
@@ -248,7 +248,7 @@ class RecordBatchFileWriter(_Writer):
 
     @property
     def metadata(self) -> KeyValueMetadata:
-        """KeyValueMetadata: the footer's metadata; may be set, to a mapping or pairs, until the end."""
+        """KeyValueMetadata: the metadata of the footer; may be set, to a mapping or pairs, until `close`."""
         return metadata_of(self.file_metadata)
 
     @metadata.setter
@@ -268,15 +268,15 @@ def new_stream(
     sink : path, URL, file object, socket, bytearray or writable buffer
         A path is written to a temporary file next to it, which is renamed when the writer is closed. A path that is
         not a regular file (a pipe, a device) is written directly. A URL is opened with fsspec. A bytearray grows. Other
-        writable memory (memoryview, shared memory, mmap) is filled from the start; a map, from its position.
+        writable memory (memoryview, shared memory) is filled from its start; an mmap from its position.
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
-        Default: that of the first thing that is written, or of the stream that is appended to.
+        Default: the schema of the first data that is written, or of the stream that is appended to.
     append : bool, default False
-        Write to the file at this path itself, behind the last whole message of the stream in it; the file is made
-        where there is none. Its end marker, or a message that a killed writer did not finish, is cut off before the
-        first byte is written. Dictionaries go on. Readers see each batch when `write` returns
-        (`open_stream` with ``follow=True``); a block that is left by an exception writes no end marker, and what was
-        written stays. One writer at a time may append.
+        Write to the file at this path itself, behind the last whole message of the stream in it; the file is made if
+        there is none. The end marker, or a message that a killed writer did not finish, is cut off before the
+        first byte is written. Dictionaries stay valid. Readers see each batch when `write` returns
+        (`open_stream` with ``follow=True``). If an exception leaves the block, no end marker is written, and the
+        written batches stay. Only one writer at a time may append.
     **keywords
         Those of `arrowipc.options.WriteOptions`.
 
@@ -291,11 +291,12 @@ def new_stream(
     UnsupportedError
         The package of the codec is not installed.
     FormatError
-        What is to be appended to is no stream, or damaged before its end.
+        The file to append to is not a stream, or is damaged before its end.
     OSError
         The sink cannot be opened, or (EBUSY) another writer appends to the stream there. Later, `write` and `close`
         raise ESTALE if the stream that they append to was removed or replaced, and `close` raises EBUSY if another
-        writer appends to the stream that would be replaced: the new one is kept beside it, and the error says where.
+        writer appends to the stream that would be replaced; the new stream is then kept beside it, and the error says
+        where.
 
     Examples
     --------
@@ -331,16 +332,16 @@ def new_file(
     sink : path, URL, file object, bytearray or writable buffer
         As for `new_stream`.
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
-        Default: that of the first thing that is written, or of the file that is appended to.
+        Default: the schema of the first data that is written, or of the file that is appended to.
     metadata : mapping or pairs of str or bytes, optional
-        Of the file; ``writer.metadata`` can be set until the writer is closed. Metadata given here are
-        also in the first message, so that a lost footer does not lose them. Those that describe a file (keys that begin
-        with ``arrowipc:``, polars' numbers of rows) are left out: they are true of the file only that they come from.
+        Metadata of the file; ``writer.metadata`` can be set until the writer is closed. Metadata given here are
+        also in the first message, so that they survive the loss of the footer. Entries that describe a file (keys that
+        begin with ``arrowipc:``, polars' numbers of rows) are left out, because they are true only of their source.
     append : bool, default False
         Append to the file at this path, if there is one. Its batches are copied to a new
-        file (by the kernel, and not at all where the file system shares blocks), which takes the old one's
-        place when the writer is closed: until then, and after a crash, the old file is there as it was. If it is no
-        longer the file that was opened, closing raises an OSError (ESTALE), and both are kept: the error says where.
+        file (by the kernel; nothing is copied if the file system can share blocks), which replaces the old one
+        when the writer is closed; until then, and after a crash, the old file is unchanged. If another file is there
+        by then, closing raises an OSError (ESTALE), and both are kept; the error says where.
     **keywords
         Those of `arrowipc.options.WriteOptions`.
 
@@ -380,15 +381,15 @@ def write(
     append: bool = False,
     **keywords: Unpack[WriteKeywords],
 ) -> None:
-    """Write data as an Arrow IPC file, or as a stream where a path ends with ".arrows".
+    """Write data as an Arrow IPC file, or as a stream if the path ends with ".arrows".
 
-    `new_file` and `new_stream` say what the other parameters are, and their errors are raised.
+    `new_file` and `new_stream` describe the other parameters and the errors.
 
     Parameters
     ----------
     data : object
-        What a writer's `write` takes: a table, batch, reader or data frame of any library, a dict of columns, or an
-        iterator of these.
+        Data that a writer's `write` takes: a table, batch, reader or data frame of any library, a dict of columns, or
+        an iterator of these.
     sink : path, URL, file object, bytearray or writable buffer
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
     metadata : mapping or pairs of str or bytes, optional
@@ -418,9 +419,9 @@ def write(
 
 @with_keywords(MessageOptions)
 def get_record_batch_size(batch: Any, **keywords: Unpack[MessageKeywords]) -> int:
-    """Return a batch as the bytes of an encapsulated message: prefix, metadata and body.
+    """Return the number of bytes of a batch as an encapsulated message: prefix, metadata and body.
 
-    Dictionaries have messages of their own, which do not count here.
+    Dictionaries have messages of their own, which are not counted.
 
     Parameters
     ----------
@@ -442,17 +443,17 @@ def get_record_batch_size(batch: Any, **keywords: Unpack[MessageKeywords]) -> in
 def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -> int:
     """Write all remaining batches of a reader.
 
-    One batch is in memory at a time. The body of a message goes out as it came in, compressed or not, where
-    reader and writer agree about schema, codec, alignment and metadata version, and the writer was not asked
-    to choose columns, levels or sizes; else the batch is decoded and encoded again.
+    One batch is in memory at a time. The body of a message is written as it was read, compressed or not, if
+    reader and writer agree about schema, codec, alignment and metadata version, and no options of the writer
+    choose columns, levels or sizes; else the batch is decoded and encoded again.
 
-    Dictionaries go out as they came, by default: a source that grew them by deltas is copied with deltas to a
-    stream, so that the copy is no larger than its source; see ``dictionary_deltas`` of `arrowipc.new_stream`.
+    By default, dictionaries are written as they were read: deltas of the source stay deltas in a stream, so that
+    the copy is no larger than its source; see ``dictionary_deltas`` of `arrowipc.new_stream`.
 
     Parameters
     ----------
     reader : RecordBatchStreamReader, RecordBatchFileReader, or anything that a writer's `write` takes
-        Bodies are checked as its `validate` says before they are passed on. With ``validate="none"`` only the
+        Before bodies are passed on, they are checked as its option `validate` says. With ``validate="none"`` only the
         structure is checked, and nothing is decompressed.
     writer : RecordBatchStreamWriter or RecordBatchFileWriter
         Stays open.
@@ -460,7 +461,7 @@ def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -
     Returns
     -------
     int
-        The number of messages whose body was passed on untouched.
+        The number of messages whose body was written unchanged.
 
     Examples
     --------
@@ -487,7 +488,7 @@ def copy(reader: Any, writer: RecordBatchStreamWriter | RecordBatchFileWriter) -
         if writer.write_stored(message, columns):
             untouched += 1
         else:
-            # With validation the columns are the decoded batch.
+            # With validation, `columns` is the decoded batch.
             writer.write_batch(columns if isinstance(columns, RecordBatch) else decode(message))
-        del message, columns  # the next body is read into their memory
+        del message, columns  # free their memory for the next body
     return untouched

@@ -1,7 +1,7 @@
 """Streams and files in an event loop: asyncio's streams, HTTP bodies and object stores.
 
-``off_loop`` decides what the loop's thread does and what another one; ``chunks`` is where bytes come from;
-``streams``, ``files`` and ``writers`` turn the decoders and the writer that everybody uses.
+``off_loop`` runs long work in other threads; ``chunks`` reads bytes from sources; ``streams``, ``files`` and
+``writers`` drive the same decoders and writer as the blocking functions.
 
 Examples
 --------

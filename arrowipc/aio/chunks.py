@@ -1,4 +1,4 @@
-"""Sources of chunks: asyncio's and anyio's streams, HTTP bodies, async iterators."""
+"""Reading of chunks from sources: asyncio's and anyio's streams, HTTP bodies, async iterators."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from arrowipc.decode.framing import Framer
 
-#: Most bytes that a source is asked for at once, whatever a message claims to have.
+#: Most bytes of one read of a source, whatever size a message claims.
 MOST = 1 << 17
-#: Chunks of fewer bytes are joined while a large body is waited for: on their own they cost more than they hold.
+#: Chunks of fewer bytes are joined while a large body arrives: feeding each alone takes longer than joining them.
 SMALL = 1 << 12
 
 
 def _stream_in(source: Any) -> Any:
-    """The body of a request or response of httpx, Starlette or aiohttp; other sources are what they are."""
+    """Return the body of a request or response of httpx, Starlette or aiohttp; return other sources as they are."""
     if hasattr(source, "aiter_bytes"):
         return source.aiter_bytes()
     if hasattr(source, "stream") and hasattr(source, "scope"):
@@ -33,7 +33,7 @@ def _stream_in(source: Any) -> Any:
 
 
 class Incoming:
-    """Feeds a framer with the chunks of a source: exactly what it needs where that is much, and nothing ahead."""
+    """Feeds a framer with the chunks of a source; of large chunks, only the bytes that the framer needs now."""
 
     def __init__(self, source: Any, framer: Framer) -> None:
         self._framer = framer
@@ -45,7 +45,7 @@ class Incoming:
         self._receive = self._receiver(_stream_in(source))
 
     def _receiver(self, source: Any) -> Callable[[int], Awaitable[Any]]:
-        """Find the way in which a source gives bytes: at most as many as asked for, if it has one for that."""
+        """Return the function that reads from a source; if possible, one that reads at most a given number of bytes."""
         for name in ("receive", "read"):
             method = getattr(source, name, None)
             if inspect.iscoroutinefunction(method) and inspect.signature(method).parameters:
@@ -60,11 +60,11 @@ class Incoming:
         return lambda _: iterator.__anext__()
 
     def want(self, count: int) -> None:
-        """Say how many bytes are waited for."""
+        """Set how many bytes the framer needs."""
         self.missing, self.is_large = count, count >= LARGE
 
     async def bring(self) -> None:
-        """Feed what is missing, or say that the input is over."""
+        """Feed the missing bytes, or finish the framer at the end of the input."""
         while self.missing > 0:
             chunk = self._rest or await self._chunk()
             if not chunk:
@@ -72,7 +72,8 @@ class Incoming:
                 self.missing = 0
                 self._framer.finish()
                 return
-            # Small chunks are fed whole, with the messages that follow; of large ones no part is copied twice.
+            # Feed small chunks completely, even if they contain following messages; large ones only as far as needed,
+            # so that no part is copied twice.
             taken = len(chunk) if len(chunk) < LARGE else self.missing
             self._rest = chunk[taken:]
             self.missing -= len(chunk[:taken])
@@ -90,7 +91,7 @@ class Incoming:
             self._framer.feed(small)
 
     async def _chunk(self) -> memoryview:
-        """Wait for some bytes; none: the end."""
+        """Wait for some bytes and return them; none at the end."""
         try:
             turn = turns()
             await turn.wait()
@@ -104,7 +105,7 @@ class Incoming:
         except BaseException as error:
             if type(error).__name__ == "EndOfStream":  # anyio's
                 return memoryview(b"")
-            # A generator that an error went through is over, and would look like the end of the input.
+            # An error ends a generator; then the next read would look like the end of the input.
             if self._iterator is not None or not isinstance(error, CancelledError):
                 self._framer.interrupt(error)
             raise
@@ -117,7 +118,7 @@ class Incoming:
 
 
 def _bytes_of(data: Any) -> memoryview:
-    """A chunk of a source; copied if it is not bytes, because the source may reuse its buffer."""
+    """Return a chunk as a memoryview; copy it if it is not bytes, because the source may reuse its buffer."""
     try:
         return memoryview(data if type(data) is bytes else bytes(memoryview(data)))
     except TypeError:

@@ -1,4 +1,4 @@
-"""Files in an event loop: what a reader needs of a remote file is asked for at once, and decoded in other threads."""
+"""Remote files in an event loop: requests run concurrently, and batches are decoded in other threads."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 class StoreSystem:
-    """A store of obstore, in which `RemoteSource` finds files."""
+    """A store of obstore, as the file system of a `RemoteSource`."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
 
     def file_at(self, path: str, version: Mapping[str, str]) -> StoreFile:
-        """Return what reads a file."""
+        """Return an object that reads a file."""
         return StoreFile(self._store, path, version)
 
 
@@ -57,7 +57,7 @@ class StoreFile:
     async def _ends(self, tail: int) -> tuple[int | None, list[tuple[int, Any]]]:
         try:
             (size, first), (total, last) = await fetch_all(self._get, [((0, 8),), ({"suffix": tail},)])
-        except Exception:  # not every store knows ranges from the end; `_size` and `_fetch` say what is wrong
+        except Exception:  # some stores do not support ranges from the end; `_size` and `_fetch` raise other errors
             return None, []
         whole = size == total and len(first) == min(8, size) and len(last) == min(tail, size)
         return (size, [(0, first), (size - len(last), last)]) if whole else (None, [])
@@ -72,7 +72,7 @@ class StoreFile:
         return await fetch_all(one, ranges)
 
     async def _get(self, part: Any) -> tuple[int, Any]:
-        """The length of the file, and a part of it."""
+        """Return the length of the file, and a part of it."""
         etag = self.version.get("etag", "W/")
         options = {"range": part} | ({} if etag.startswith("W/") else {"if_match": etag})
         try:
@@ -94,7 +94,7 @@ class StoreFile:
 
 
 def _located(source: Any, path: str | None) -> RemoteSource:
-    """Find the source that an argument means."""
+    """Return the source for the arguments of `open_file`."""
     if path is not None:
         if hasattr(source, "get_ranges_async"):
             source = StoreSystem(source)
@@ -113,19 +113,19 @@ def _located(source: Any, path: str | None) -> RemoteSource:
 
 
 async def _call(source: RemoteSource, what: Any, *arguments: Any) -> Any:
-    """Make one call of `Steps`, where it does not keep this loop waiting."""
+    """Make one call of `Steps` without blocking this loop."""
     system = source.system
     if callable(what) or not getattr(system, "async_impl", False):
         return await asyncio.to_thread(what if callable(what) else getattr(system, what), *arguments)
     asked = getattr(system, f"_{what}")(*arguments)
     if system.asynchronous:
         return await asked
-    # In the loop in which fsspec works: its connections belong there, for all who ask.
+    # Run it in fsspec's loop, to which its connections belong.
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, system.loop))
 
 
 def _advance(steps: Steps[Any], error: Exception | None, answer: Any) -> tuple[Any, Any]:
-    """Go on to the next call (call, None), or to the end (None, result)."""
+    """Advance the steps: return (call, None) for the next call, or (None, result) at the end."""
     try:
         return (steps.send(answer) if error is None else steps.throw(error)), None
     except StopIteration as end:
@@ -133,7 +133,7 @@ def _advance(steps: Steps[Any], error: Exception | None, answer: Any) -> tuple[A
 
 
 async def _wait(steps: Steps[Result], source: RemoteSource) -> Result:
-    """Make the calls that `steps` yields, as `arrowipc.sources.remote.run` does; the rest is done off it."""
+    """Await the calls that `steps` yields, like `arrowipc.sources.remote.run`; the steps run in another thread."""
     answer, failure = None, None
     while True:
         asked, result = await off_loop(_advance, steps, failure, answer)
@@ -149,7 +149,7 @@ async def _wait(steps: Steps[Result], source: RemoteSource) -> Result:
 class AsyncFileReader(AsyncReader):
     """Reads the batches of an Arrow IPC file in an event loop, in any order; made by `open_file`.
 
-    Any number of tasks may ask. Batches are decoded in other threads.
+    Any number of tasks may read at the same time. Batches are decoded in other threads.
     """
 
     def __init__(self, source: RemoteSource, prefetch: int, options: DecodeOptions) -> None:
@@ -158,7 +158,7 @@ class AsyncFileReader(AsyncReader):
         self._source, self._prefetch, self._options = source, prefetch, options
         self._decoder: FileDecoder | None = None
         self._blocks: Any = None  # RemoteBlocks, once it has begun
-        self._turn = asyncio.Lock()  # of who asks the source
+        self._turn = asyncio.Lock()  # held by the task that makes requests
         self._tasks: set[asyncio.Task[RecordBatch]] = set()
 
     def _footer(self) -> Steps[FileDecoder]:
@@ -189,7 +189,7 @@ class AsyncFileReader(AsyncReader):
 
     @property
     def metadata(self) -> KeyValueMetadata:
-        """KeyValueMetadata: the footer's."""
+        """KeyValueMetadata: the metadata of the footer."""
         return self._opened.metadata
 
     @property
@@ -212,13 +212,13 @@ class AsyncFileReader(AsyncReader):
         FormatError, LimitError, UnsupportedError
             The bytes cannot be decoded; other batches may still be read.
         OSError
-            They cannot be had.
+            The source cannot be read.
         """
         await self._begin()
         return await self._get(self._number(i))
 
     def _number(self, i: int) -> int:
-        """The number of batch `i` from the beginning."""
+        """Return the number of batch `i`, counted from the beginning."""
         count = self.num_record_batches
         if not -count <= integer_of("the number of a batch", i) < count:
             raise NotFoundError(f"record batch {i} is out of range: there are {count}")
@@ -230,14 +230,14 @@ class AsyncFileReader(AsyncReader):
         Raises
         ------
         IndexError
-            The file has fewer batches; known before the first is read.
+            The file has fewer batches; raised before the first one is read.
         FormatError, LimitError, UnsupportedError, OSError
             As for `get_batch`.
         """
         return self._in_order(items_of("indices", indices))
 
     async def count_rows(self) -> int:
-        """Return the rows of all batches, from their metadata alone: no body is touched."""
+        """Return the number of rows of all batches, from their metadata alone: no body is fetched."""
         await self._begin()
         async with self._turn:
             self._check_open()
@@ -258,7 +258,7 @@ class AsyncFileReader(AsyncReader):
         blocks.waiting.append(i)
         try:
             if not blocks.is_ready(i):
-                await asyncio.sleep(0)  # other tasks say what they want, which comes with it
+                await asyncio.sleep(0)  # let other tasks register in `waiting`, to fetch their batches, too
             async with self._turn:
                 self._check_open()
                 if blocks.is_ready(i) and sum(decoder.block(i)[1:]) < LARGE:
@@ -274,7 +274,7 @@ class AsyncFileReader(AsyncReader):
         return self._in_order(None)
 
     async def _in_order(self, indices: Sequence[int] | None) -> AsyncGenerator[RecordBatch, None]:
-        """Read batches in this order (None: all), and some ahead."""
+        """Yield batches in the order of `indices` (None: all), and read some ahead."""
         await self._begin()
         numbers = [self._number(i) for i in (range(self.num_record_batches) if indices is None else indices)]
         ahead: deque[tuple[int, asyncio.Task[RecordBatch]]] = deque()
@@ -306,7 +306,7 @@ class AsyncFileReader(AsyncReader):
         return task
 
     async def close(self) -> None:
-        """Let go of the source, and of what was asked for ahead; batches that were read stay valid."""
+        """Release the source, and cancel reads that were started ahead; batches that were read stay valid."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -332,9 +332,9 @@ def open_file(
     source : URL, RemoteSource, fsspec.AbstractFileSystem or store of obstore
         `RemoteSource` adds options such as credentials to a URL.
     path : str, optional
-        Where the file is in a file system or store.
+        The path of the file in a file system or store.
     prefetch : int, default 4
-        Batches that ``async for`` reads ahead of the one that it gives; one where they have more than 8 MiB.
+        Batches that ``async for`` reads ahead; only one if the batches have more than 8 MiB.
     **keywords
         Those of `arrowipc.options.DecodeOptions`.
 
@@ -347,6 +347,6 @@ def open_file(
     UsageError
         The source is none of these, or fsspec or what it needs for the URL is not installed.
     FormatError, UnsupportedError, OSError
-        Where it is read: as by `arrowipc.open_file`.
+        While reading, as by `arrowipc.open_file`.
     """
     return AsyncFileReader(_located(source, path), prefetch, DecodeOptions(keywords))

@@ -13,23 +13,24 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Bytes. Putting less together, decompressing and validating it takes some 20 us, and handing it to a thread as much.
+#: Bytes from which work is done in another thread: joining, decompressing and validating fewer takes some 20 us, and
+#: a call in a thread takes as long.
 LARGE = 1 << 16
-#: Bytes that all readers and writers of a loop together take or give before other tasks get their turn. Each of 100
-#: sockets costs a loop some 100 us to read from, and all are read from again as soon as their readers have room.
+#: Bytes that all readers and writers of a loop together read or write before other tasks get their turn. A loop needs
+#: some 100 us to read from each of 100 sockets, and reads from all of them again as soon as their readers have room.
 AT_ONCE = 1 << 17
-MOST_AT_ONCE = 64  # tasks
+MOST_AT_ONCE = 64  # most tasks of one turn
 
 
 def start(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-    """Begin a call in another thread; its result and its errors may be ignored."""
+    """Begin a call in another thread; its result and errors may be ignored."""
     job = asyncio.get_running_loop().run_in_executor(turns().workers, function, *arguments)
     job.add_done_callback(look)
     return job
 
 
 def look(job: asyncio.Future[Any]) -> None:
-    """Read the result of a future, so that asyncio does not complain that nobody did."""
+    """Read the exception of a future, so that asyncio does not log that it was never retrieved."""
     if not job.cancelled():
         job.exception()
 
@@ -45,11 +46,11 @@ class Turns:
     """Lets the tasks of a loop take turns of `AT_ONCE` bytes together."""
 
     def __init__(self) -> None:
-        #: Few: what they do keeps a core busy each, and the loop needs one too.
+        #: Few threads: each one keeps a core busy, and the loop needs one, too.
         most = max(1, min(4, (os.cpu_count() or 1) // 2))
         self.workers: ThreadPoolExecutor = ThreadPoolExecutor(most, "arrowipc.aio")
         self._left = AT_ONCE
-        self._passed = 0  # tasks that went on since the turn began
+        self._passed = 0  # tasks that continued since the turn began
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def spend(self, size: int) -> None:
@@ -57,7 +58,7 @@ class Turns:
         self._left -= size
 
     async def wait(self) -> None:
-        """Wait for a turn; at once while there is something left of this one."""
+        """Wait for a turn; return at once while bytes of the current turn are left."""
         queue = self._waiting.append
         while self._left <= 0:
             loop = asyncio.get_running_loop()
@@ -67,15 +68,15 @@ class Turns:
             try:
                 await mine
             except asyncio.CancelledError:
-                with suppress(ValueError):  # it was this one's turn already
+                with suppress(ValueError):  # its turn had already begun
                     self._waiting.remove(mine)
                 raise
-            # Others may have spent it all, who took more than those of the turn before: then this one comes first.
+            # Other tasks of the turn may have spent all its bytes already: then this task is the first of the next one.
             queue = self._waiting.appendleft
         self._passed += 1
 
     def _begin(self) -> None:
-        # As many go on as will spend what there is, if they do as those before them.
+        # Continue as many tasks as will spend the bytes of a turn, if each spends as much as those of the last turn.
         each = max((AT_ONCE - self._left) // max(self._passed, 1), AT_ONCE // MOST_AT_ONCE)
         self._left, self._passed = AT_ONCE, 0
         for _ in range(min(max(AT_ONCE // each, 1), len(self._waiting))):
@@ -90,12 +91,12 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary(
 
 
 def turns() -> Turns:
-    """The turns of the running loop."""
+    """Return the `Turns` of the running loop."""
     loop = asyncio.get_running_loop()
     found = _turns.get(loop)
     if found is None:
-        # Who waited when a loop ended refers to it, and would keep it.
-        for known in _turns.keyrefs():  # a list: loops of other threads may come meanwhile
+        # Tasks that waited when a loop ended refer to the loop, and would keep its entry.
+        for known in _turns.keyrefs():  # a list: other threads may add loops meanwhile
             ended = known()
             if ended is not None and ended.is_closed():
                 _turns.pop(ended, None)

@@ -1,4 +1,4 @@
-"""Readers in an event loop: what they share, and that of streams."""
+"""Readers in an event loop: their base class, and the readers of streams."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from arrowipc.options import DecodeKeywords
     from arrowipc.schemas import Schema
 
-#: What decoding a message costs at least, in bytes of a body.
+#: The least cost of decoding a message, in bytes of a body.
 LEAST = 1 << 12
 
 
 class AsyncReader(Initialized):
-    """What the readers of an event loop share: they begin when they are awaited or entered, and end once."""
+    """Base of the readers in an event loop: they begin when they are awaited or entered."""
 
     @classmethod
     def _instead(cls) -> dict[str, str]:
@@ -77,12 +77,12 @@ class AsyncReader(Initialized):
         raise NotImplementedError
 
     async def read_all(self) -> Table:
-        """Read the batches that are left into a `Table`."""
+        """Read the remaining batches into a `Table`."""
         await self._begin()
         return Table(self.schema, [batch async for batch in self])
 
     async def close(self) -> None:
-        """Let go of the source; batches that were read stay valid."""
+        """Release the source; batches that were read stay valid."""
         self._closed = True
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -103,13 +103,13 @@ class AsyncStreamReader(AsyncReader):
     """Reads the batches of an Arrow IPC stream in an event loop; made by `open_stream`.
 
     ``async for``, or `read_next_batch`, gives each batch once. One task at a time may read. Small messages are decoded
-    in the loop's thread, those of 64 KiB and more in another one. A read that was cancelled has lost nothing where
-    the source can be read again after that (asyncio's and anyio's streams can, generators cannot).
+    in the loop's thread, those of 64 KiB and more in another one. After a cancelled read, reading can continue without
+    loss if the source allows that (asyncio's and anyio's streams do, generators do not).
     """
 
     def __init__(self, source: Any, options: DecodeOptions) -> None:
         self._decoder = StreamDecoder(**{**options.decoding(), "verify": False})
-        self._framer = Framer(options.limits, options.verify)  # which knows the numbers of messages, and their end
+        self._framer = Framer(options.limits, options.verify)  # verifies numbers and end: it sees all messages
         self._incoming = Incoming(source, self._framer)
         self._job: asyncio.Future[Any] | None = None
         self._reading = False
@@ -119,7 +119,7 @@ class AsyncStreamReader(AsyncReader):
             await self._next()
 
     async def _next(self) -> Any:
-        """Return the next event of the decoder; None: the end."""
+        """Return the next event of the decoder; None at the end."""
         self._check_open()
         if self._reading:
             raise UsageError("another task reads from this reader: one at a time may")
@@ -130,7 +130,7 @@ class AsyncStreamReader(AsyncReader):
                 if event is not None:
                     return event
             if self._schema is None:
-                # The decoder says what is wrong with that, as it does when it was fed all itself.
+                # Let the decoder raise its usual error for a stream without a schema.
                 self._decoder.feed(bytes.fromhex(self._framer.end_marker or ""), True)
                 self._decoder.read_schema()
             return None
@@ -138,7 +138,7 @@ class AsyncStreamReader(AsyncReader):
             self._reading = False
 
     async def _step(self) -> Any:
-        """Do the next thing that is to do; returns the event, if that made one."""
+        """Do the next step; return its event, or None if it made none."""
         incoming = self._incoming
         message = None
         if self._job is None:
@@ -156,7 +156,7 @@ class AsyncStreamReader(AsyncReader):
                     turns().spend(size + LEAST)
                     return self._decode(message)
             self._job = start(self._decode, message)
-        # Who is cancelled here finds the job at the next read.
+        # If this task is cancelled here, the next read continues with the job.
         await asyncio.wait([self._job])
         job, self._job = self._job, None
         event = job.result()
@@ -167,7 +167,7 @@ class AsyncStreamReader(AsyncReader):
         return event
 
     def _decode(self, message: Message | None) -> Any:
-        """Decode a message, or the one that is whole now; None: only its metadata was."""
+        """Decode a message, by default the framer's next one; return None if that is not complete."""
         if message is None:
             message = self._framer.next_message()
         if message is None:
@@ -183,7 +183,7 @@ class AsyncStreamReader(AsyncReader):
         Raises
         ------
         StopAsyncIteration
-            There is none.
+            There are no more batches.
         TruncatedError, FormatError, LimitError, UnsupportedError
             The bytes cannot be decoded. The reader cannot be used after that.
         """
@@ -206,11 +206,11 @@ class AsyncStreamReader(AsyncReader):
 
     @property
     def bytes_consumed(self) -> int:
-        """int: bytes of the stream that were read; an iterator may have given more of what follows it."""
+        """int: bytes of the stream that were read; an iterator may already have given bytes that follow the stream."""
         return self._framer.bytes_consumed
 
     async def close(self) -> None:
-        """Let go of the source, which stays open unless it is a generator; batches that were read stay valid."""
+        """Release the source, which stays open unless it is a generator; batches that were read stay valid."""
         if not self._closed:
             self._closed = True
             self._framer.release()
@@ -222,7 +222,7 @@ class AsyncStreamReader(AsyncReader):
 class AsyncFollowingReader(AsyncStreamReader):
     """Reads the batches of a stream that grows; made by ``open_stream(path, follow=True)``.
 
-    As `AsyncStreamReader`; other threads read the file, and none of them waits.
+    As `AsyncStreamReader`; other threads read the file, and the loop waits for changes, so that no thread waits.
     """
 
     def __init__(self, source: Any, timeout: float | None, follow: bool, options: DecodeOptions) -> None:
@@ -237,7 +237,7 @@ class AsyncFollowingReader(AsyncStreamReader):
             await asyncio.wait([self._job])
             job, self._job = self._job, None
             event = job.result()
-            self._framer = self._decoder = follower.decoder  # that of another file, perhaps
+            self._framer = self._decoder = follower.decoder  # a new one after the file was replaced
             if event is not None:
                 self._schema = self._decoder.schema
                 return event
@@ -248,7 +248,7 @@ class AsyncFollowingReader(AsyncStreamReader):
         return None
 
     async def _changed(self, seconds: float) -> None:
-        """Wait as `FollowedPath.wait` does."""
+        """Wait like `FollowedPath.wait`, without blocking the loop."""
         loop, events = asyncio.get_running_loop(), self._follower.following.events
         if events is None:
             await asyncio.sleep(seconds)
@@ -263,13 +263,13 @@ class AsyncFollowingReader(AsyncStreamReader):
         self._follower.following.wait(0)
 
     async def close(self) -> None:
-        """Let go of the file; batches that were read stay valid."""
+        """Close the file; batches that were read stay valid."""
         self._closed = True
         self._follower.close()
 
 
 def _size(message: Message) -> int:
-    """How many bytes decoding a message has to look at: stored ones, or what they claim to become."""
+    """Return the bytes that decoding a message has to process: the stored ones or, if larger, their stated size."""
     found = survey(message) if message.body_length < LARGE else None
     return max(message.body_length, message.metadata.nbytes, 0 if found is None else found[2])
 
@@ -278,16 +278,16 @@ def _size(message: Message) -> int:
 def open_stream(
     source: Any, *, follow: bool = False, timeout: float | None = None, **keywords: Unpack[DecodeKeywords]
 ) -> AsyncStreamReader:
-    """Open an Arrow IPC stream whose bytes an event loop brings.
+    """Open an Arrow IPC stream whose bytes arrive in an event loop.
 
-    ``async for`` over the result gives the batches; ``await`` it, or enter it with ``async with``, to have the schema
-    before. Nothing is read ahead of what is asked for.
+    ``async for`` over the result gives the batches; ``await`` it, or enter it with ``async with``, to get the schema
+    first. Nothing is read ahead.
 
     Parameters
     ----------
     source : asyncio.StreamReader, async iterator of bytes, anyio stream, or an object with an async ``read``
         Also a request or response of httpx, aiohttp or Starlette. A source that can read a given number of bytes is
-        left at the end of the stream and never closed; a generator is closed. With `follow`: a path.
+        left at the end of the stream, and not closed; a generator is closed. With `follow`: a path.
     follow : bool, default False
         Wait for the batches that are appended to the file at this path, as `arrowipc.open_stream` does.
     timeout : float, optional
@@ -304,7 +304,7 @@ def open_stream(
     UsageError
         The source is none of these.
     FormatError, UnsupportedError
-        Where it is read: as by `arrowipc.open_stream`. What the source itself raises is passed on.
+        While reading, as by `arrowipc.open_stream`. Exceptions of the source are passed on.
     """
     options = DecodeOptions(keywords)
     if check_flag("follow", follow) or timeout is not None:

@@ -1,4 +1,4 @@
-"""Writing in an event loop: batches go out in pieces, as fast as the other side takes them."""
+"""Writing in an event loop: batches are sent in pieces, as fast as the receiver takes them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     BlockingWriter: TypeAlias = RecordBatchFileWriter | RecordBatchStreamWriter
 
-#: Bytes that go out at once, before other tasks get their turn.
+#: Bytes of one chunk; other tasks get their turn between chunks.
 CHUNK = 1 << 16
 PREFIX = b"\xff\xff\xff\xff"
 
 
 def _chunks_of(messages: list[Message]) -> Iterator[bytes]:
-    """The bytes of encapsulated messages, small parts joined and large ones cut."""
+    """Yield the bytes of encapsulated messages; small parts are joined, and large ones cut."""
     parts: list[bytes | memoryview] = []
     size = 0
     for message in messages:
@@ -53,7 +53,7 @@ def _chunks_of(messages: list[Message]) -> Iterator[bytes]:
 
 
 async def _batches_in(data: Any, writer: BlockingWriter) -> AsyncGenerator[RecordBatch, None]:
-    """The batches of an argument; iterators that may block run in another thread."""
+    """Yield the batches of an argument; iterators that may block run in another thread."""
     if isinstance(data, RecordBatch):
         yield data
     elif isinstance(data, AsyncIterable):
@@ -80,7 +80,7 @@ async def _batches_in(data: Any, writer: BlockingWriter) -> AsyncGenerator[Recor
 def encode(data: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> AsyncGenerator[bytes, None]:
     """Encode batches as an Arrow IPC stream: the body of a ``StreamingResponse``, or of a request.
 
-    One batch is encoded at a time, when the one before it was taken. Where the iteration ends early, the stream has no
+    Each batch is encoded when all bytes of the one before were taken. If the iteration ends early, the stream has no
     end marker.
 
     Parameters
@@ -95,7 +95,7 @@ def encode(data: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> 
     Returns
     -------
     async iterator of bytes
-        Of 64 to 128 KiB, but for the last of each batch.
+        Chunks of 64 to 128 KiB; the last of each batch may be smaller.
 
     Raises
     ------
@@ -103,9 +103,9 @@ def encode(data: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> 
         An option is unknown (TypeError) or wrong; while iterating, batches of another schema.
     """
     sink = MessageSink()
-    # Whatever the environment says of old framing: the sink takes messages, not bytes.
+    # Ignore the environment's setting of legacy framing: the sink takes messages, and `_chunks_of` frames them.
     framed: WriteKeywords = {"legacy": False, **keywords}
-    # With an option, such as a codec, a little data may be a lot of work.
+    # With an option such as a codec, even a small batch may be much work: always use another thread.
     return _encoded(data, new_blocking_stream(sink, schema, **framed), sink, 0 if any(keywords.values()) else LARGE)
 
 
@@ -131,22 +131,22 @@ async def _encoded(
 class AsyncFileWriter:
     """Writes an Arrow IPC file in an event loop; made by `new_file`.
 
-    Any number of tasks may write: one call at a time is under way, in another thread.
+    Any number of tasks may write: calls run one at a time, in another thread.
     """
 
     def __init__(self, sink: Any, make: Callable[[Any], RecordBatchFileWriter]) -> None:
         self._sink, self._make = sink, make
-        #: What is written, for a sink whose `write` is awaited.
+        #: Collects the written bytes, for a sink with an async `write`.
         self._pieces = BytesIO() if asyncio.iscoroutinefunction(getattr(sink, "write", None)) else None
         self._writer: RecordBatchFileWriter | None = None
         self._turn = asyncio.Lock()
         self._job: asyncio.Future[Any] | None = None
 
     async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Make one call of the blocking writer, and hand over what it wrote. Whoever comes next waits for its end."""
+        """Make one call of the blocking writer, and pass its bytes to an async sink; other calls wait for the end."""
         async with self._turn:
             if self._job is not None:
-                await asyncio.wait([self._job])  # one that was cancelled still goes on
+                await asyncio.wait([self._job])  # the thread of a cancelled call still runs
             self._job = start_job(function, *arguments)
             await asyncio.wait([self._job])
             result = self._job.result()
@@ -156,7 +156,7 @@ class AsyncFileWriter:
                 try:
                     await self._sink.write(data)
                 except BaseException as error:
-                    if self._writer is not None:  # how much arrived is not known
+                    if self._writer is not None:  # it is not known how much was written
                         self._writer.abandon(f"the sink failed: {error!r}")
                     raise
             return result
@@ -185,7 +185,7 @@ class AsyncFileWriter:
         UsageError
             The columns are not those of the writer's schema; or the writer is closed.
         OSError
-            The sink failed; the writer cannot go on.
+            The sink failed; the writer cannot continue.
         """
         await self._begin()
         writer = self._begun
@@ -194,7 +194,7 @@ class AsyncFileWriter:
                 await self._call(writer.write_batch, batch)
 
     async def close(self) -> None:
-        """Write the footer; a file takes its name now."""
+        """Write the footer; after that, a file has its final name."""
         await self._begin()
         await self._call(self._begun.close)
 
@@ -224,17 +224,17 @@ def new_file(
 ) -> AsyncFileWriter:
     """Start an Arrow IPC file, which is written in other threads.
 
-    ``await`` the result, or enter it with ``async with``: leaving the block closes it. Left by an exception, the block
-    removes what was made under a path.
+    ``await`` the result, or enter it with ``async with``: leaving the block closes it. If the block is left by an
+    exception, an unfinished file at a path is removed.
 
     Parameters
     ----------
     sink : path, URL, or what else `arrowipc.new_file` takes; or an object with an async ``write``
         Such an object, for example a file of anyio or aiofiles, stays open.
     schema : Schema, or an object with ``__arrow_c_schema__``, optional
-        Default: that of the first thing that is written, or of the file that is appended to.
+        Default: that of the first data written, or of the file that is appended to.
     metadata : mapping or pairs of str or bytes, optional
-        Of the file.
+        The metadata of the file.
     append : bool, default False
         Append to the file at this path, if there is one.
     **keywords
@@ -247,9 +247,9 @@ def new_file(
     Raises
     ------
     UsageError, UnsupportedError, FormatError, OSError
-        Where it begins: as by `arrowipc.new_file`.
+        When the file is opened, as by `arrowipc.new_file`.
     """
-    WriteOptions(keywords)  # says at once what is wrong with them
+    WriteOptions(keywords)  # raises at once if one is wrong
 
     def make(target: Any) -> RecordBatchFileWriter:
         return new_blocking_file(target, schema, metadata=metadata, append=append, **keywords)

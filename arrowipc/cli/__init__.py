@@ -1,4 +1,4 @@
-"""The command line `arrowipc`: each command loads when it is called."""
+"""The command line `arrowipc`: the module of a command is imported when the command is called."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from arrowipc.cli.app import run
 
         return run(sys.argv[1:] if arguments is None else list(arguments))
-    except KeyboardInterrupt:  # while modules load; `run` has its own words for it later
+    except KeyboardInterrupt:  # while modules are imported; later, `run` handles it
         return 130

@@ -1,4 +1,4 @@
-"""The commands by name; what they raise becomes a text on stderr and an exit code."""
+"""The commands by name; their exceptions become a text on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import arrowipc as ipc
 from arrowipc.cli.sources import Failure, for_shell, looks_arrow
 from arrowipc.errors import ArrowIpcError, MissingPackageError, UsageError, printable, showable
 
-#: Command -> the module that holds it, and what the list of commands says of it.
+#: Command -> the module that contains it, and its description in the list of commands.
 COMMANDS = {
     "schema": ("look", "show columns, types, nullability, dictionaries and metadata"),
     "head": ("rows", "show the first rows, rows by number or random rows, as a table"),
@@ -46,7 +46,7 @@ Exit codes:
   141  the reader of the output closed the pipe
 """
 
-#: What to do next, by the error's place in the tree; the first that fits.
+#: Advice for classes of errors; the first class that fits is used.
 ADVICE = (
     ("TruncatedError", "`arrowipc recover {path} -o NEW.arrow` writes the intact batches to a new file."),
     (
@@ -68,7 +68,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import one."""
+        """Import a command."""
         if name not in COMMANDS:
             return None
         command = getattr(import_module(f"arrowipc.cli.{COMMANDS[name][0]}"), name)
@@ -76,12 +76,12 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List them without importing any."""
+        """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Find the command; say which one is near where there is none."""
+        """Find the command; for an unknown name, suggest a similar one."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
@@ -102,27 +102,28 @@ def run(arguments: list[str]) -> int:
     for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         stream = getattr(sys, name)
         if stream is None or stream.closed:
-            # Else a file of ours gets its number. To read or write here fails, except that nobody misses messages.
+            # Otherwise the next file opened gets this descriptor's number. Reading and writing fail here, except for
+            # messages on stderr, which are lost.
             setattr(sys, name, os.fdopen(os.open(os.devnull, flags), "r" if name == "stdin" else "w"))
         elif name != "stdin" and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding lacks
+            stream.reconfigure(errors="backslashreplace")  # for characters that the terminal's encoding lacks
     code = 0
     try:
         code = _outcome(arguments)
         sys.stdout.flush()
     except OSError as error:
         code = 141 if isinstance(error, BrokenPipeError) else code or _failed(error, None)
-        # Keep Python from saying so once more when it ends.
+        # Otherwise Python reports the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
 def _outcome(arguments: list[str]) -> int:
-    """Run a command, and say what it raises."""
+    """Run a command, print the error that it raises, and return the exit code."""
     try:
         if "_ARROWIPC_COMPLETE" in os.environ:
             commands.main(arguments, prog_name="arrowipc")  # completion in shells
-        # Not `main`, which ends the process where nobody reads the output any more.
+        # Not `commands.main`, which ends the process if the reader of the output closed the pipe.
         with commands.make_context("arrowipc", arguments) as context:
             commands.invoke(context)
         return 0
@@ -149,7 +150,7 @@ def _outcome(arguments: list[str]) -> int:
 
 
 def _failed(error: Exception, path: str | None) -> int:
-    """Say what went wrong, where and what can be done; returns the exit code."""
+    """Print the error, its source and advice; return the exit code."""
     before = "" if path is None else f"{'standard input' if path == '-' else showable(path)}: "
     if isinstance(error, ArrowIpcError):
         words = for_shell(str(error))
@@ -177,7 +178,7 @@ def _failed(error: Exception, path: str | None) -> int:
 
 
 def _say(words: str) -> None:
-    from arrowipc.cli.terminal import coloured, folded  # not on the way to --help
+    from arrowipc.cli.terminal import coloured, folded  # not needed for --help
 
     text = folded(click.style("arrowipc: ", fg="red") + showable(words), sys.stderr)
     click.echo(text, err=True, color=coloured())

@@ -1,4 +1,4 @@
-"""`browse`: what is in a source, as one page of HTML without any code, of bounded size."""
+"""`browse`: the contents of a source as one HTML page without code, of bounded size."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from arrowipc.values.preview import NULL, shorten, size_text, type_text, value_t
 if TYPE_CHECKING:
     from arrowipc.limits import Limits
 
-#: Of each end: rows. Columns of rows, and columns that are listed. Characters of a value.
+#: Rows at each end; columns with rows; columns listed; characters of a value.
 ROWS, WIDE, COLUMNS, CELL = 100, 40, 2000, 120
-#: How the types begin whose values stand at the right, and those of others whose values are not wrapped.
+#: First words of types whose values are aligned to the right, and of types whose values are not wrapped.
 NUMBERS = ("int", "uint", "float", "double", "half", "decimal")
 TIMES = ("date", "time", "duration")
 
@@ -91,14 +91,14 @@ def browse(file: str, output: str | None, force: bool, as_json: bool) -> None:
 
 
 def browsed(name: str, data: Any, limits: Limits | None = None) -> dict[str, Any]:
-    """Return what is shown of a source: a document of bounded size, whose texts are all printable."""
+    """Return the contents of a page: a document of bounded size, in which all texts are printable."""
     buffer = memoryview(data).cast("B")
     error = None
     try:
         reader: Any = ipc.open(buffer, index=True, validate="none", limits=limits)
     except ArrowIpcError as caught:
         error = printable(for_shell(str(caught)))
-        with ipc.recover(buffer, limits=limits, resync=True) as saved:  # raises where there is nothing at all
+        with ipc.recover(buffer, limits=limits, resync=True) as saved:  # raises if nothing can be recovered
             reader = ipc.Table(saved.schema, list(saved))
     schema = reader.schema
     shown = schema.fields[:COLUMNS]
@@ -117,7 +117,7 @@ def browsed(name: str, data: Any, limits: Limits | None = None) -> dict[str, Any
 
 
 def _tried(part: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """A part, or the error in its place."""
+    """Return a part of the document, or an error in its place."""
     try:
         return part(*arguments)
     except (ArrowIpcError, OSError, MemoryError, IndexError) as error:
@@ -125,7 +125,7 @@ def _tried(part: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, An
 
 
 def _rows(reader: Any) -> dict[str, Any]:
-    """The first and the last rows of the first columns, with their numbers."""
+    """Return the first and the last rows of the first columns, with their numbers."""
     total = reader.num_rows if isinstance(reader, ipc.Table) else reader.count_rows()
     fields = range(min(WIDE, len(reader.schema)))
     found = []
@@ -196,7 +196,10 @@ def _problem(part: dict[str, Any]) -> str:
 def _table(
     titles: Iterable[str], rows: Iterable[Sequence[Any]], right: Iterable[int] = (), whole: Iterable[int] = ()
 ) -> str:
-    """A table; titles are HTML, cells are text, numbers or None. Some columns are at the right, others not wrapped."""
+    """Return a table; titles are HTML, cells are text, numbers or None.
+
+    Columns in `right` are aligned to the right, those in `whole` are not wrapped.
+    """
     classes = {**dict.fromkeys(whole, " class=whole"), **dict.fromkeys(right, " class=right")}
 
     def cell(tag: str, i: int, html: str) -> str:
@@ -267,7 +270,7 @@ def _layout_html(layout: dict[str, Any]) -> Iterator[str]:
 
 
 def _strip(parts: list[dict[str, Any]]) -> str:
-    """Parts to scale."""
+    """Return a picture of parts, to scale."""
     start = parts[0]["offset"]
     whole = max(parts[-1]["offset"] + parts[-1]["length"] - start, 1)
     rects = [

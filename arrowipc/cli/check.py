@@ -1,4 +1,4 @@
-"""`check`: everything that is wrong with a source, and a verdict."""
+"""`check`: lists all errors of a source, and gives a verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arrowipc.cli.sources import about, again, for_shell, size_of
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
 from arrowipc.errors import ArrowIpcError, UnsupportedError, printable, showable
 
-#: What each level proves, in the order of rising strictness.
+#: What each level checks, in the order of rising strictness.
 LEVELS = {
     "structure": "messages can be decoded, and their buffers are large enough",
     "full": "all values are safe to use; checksums, where there are some, are right",
@@ -54,7 +54,7 @@ def check(file: str, strict: bool, as_json: bool) -> None:
 
 
 def checked(data: Any, watch: Callable[[int], object] | None = None) -> dict[str, Any]:
-    """Check a source that can be read more than once; returns what `check --json` prints."""
+    """Check a source that can be read more than once; return the document of `check --json`."""
     strict = ipc.validate(data, level="strict", watch=watch)
     full = strict if strict.ok else ipc.validate(data, level="full", watch=watch)
     levels = {"structure": full.ok or _opens(data), "full": full.ok, "strict": strict.ok}
@@ -72,14 +72,14 @@ def checked(data: Any, watch: Callable[[int], object] | None = None) -> dict[str
 
 
 def _recoverable(data: Any) -> dict[str, Any] | None:
-    """What `arrowipc recover` saves, with --resync if that is more; None: nothing."""
+    """Return what `arrowipc recover` saves, with --resync if that saves more; None if it saves nothing."""
     found = [(report.num_rows, not resync, report) for resync in (False, True) if (report := searched(data, resync))]
     rows, plain, report = max(found, default=(0, True, None), key=lambda each: each[:2])
     return {"resync": not plain, "batches": report.num_batches, "rows": rows} if report and rows else None
 
 
 def _opens(data: Any) -> bool:
-    """Whether all can be read without a look at values."""
+    """Whether all batches can be read without validation of values."""
     try:
         with ipc.open(data, validate="none") as reader:
             for _ in reader:
@@ -115,7 +115,7 @@ def _say(file: str, report: dict[str, Any]) -> None:
 
 
 def _say_foreign(file: str, name: str, reason: str) -> None:
-    """Say the one thing that there is to say of what is no Arrow data."""
+    """Print what a source is that is not Arrow data, and how to convert it."""
     words = printable(for_shell(reason.removeprefix("message 1: ")))
     say_line(f"{name}: {words if words.startswith('this is') else 'not Arrow IPC data: ' + words}", bold=True)
     if format_of(file) in FORMATS:
@@ -123,7 +123,7 @@ def _say_foreign(file: str, name: str, reason: str) -> None:
 
 
 def _place(what: dict[str, Any]) -> str:
-    """Where damage lies, or what a remark is about."""
+    """Return the place of damage or of a remark, in words."""
     parts = (("byte", what["offset"]), ("message", what.get("message")))
     words = ", ".join([f"{name} {number:,}" for name, number in parts if number is not None])
     return words and f"{words}: "

@@ -1,4 +1,4 @@
-"""`convert` and `cat`: sources of several formats into one destination, a batch in memory at a time."""
+"""`convert` and `cat`: write sources of several formats to one destination, with one batch in memory at a time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def convert(
         origin = options.pop("origin")
         reader = stack.enter_context(_reader(source, origin, columns_of(columns)))
         batches = named_batches(source, _prepared(stored_batches(reader, options), reader.schema, options))
-        # What is counted are bytes of Arrow data.
+        # Progress counts bytes of Arrow data, whose total is only known for Arrow sources.
         size = size_of(source) if isinstance(reader, ARROW_READERS) else None
         progress = stack.enter_context(Progress("converting", size, path))
         with about(path, True):
@@ -140,7 +140,7 @@ def cat(
 
 
 def _reader(path: str, origin: str | None, columns: list[str] | None) -> Any:
-    """Open a source of any format: an object with a schema that gives batches."""
+    """Open a source of any format: an object with a schema, and iterable for batches."""
     kind = origin or format_of(path)
     if kind in (None, *ARROW, "arrow"):
         return opened(path, columns=columns)
@@ -149,7 +149,7 @@ def _reader(path: str, origin: str | None, columns: list[str] | None) -> Any:
 
 
 def _chained(sources: tuple[str, ...], first: Any, columns: list[str] | None, options: dict[str, Any]) -> Batches:
-    """The batches of all sources, whose schemas are equal."""
+    """Yield the batches of all sources; raise if their schemas are not equal."""
     yield from named_batches(sources[0], stored_batches(first, options))
     for path in sources[1:]:
         with opened(path, columns=columns) as reader:
@@ -160,7 +160,7 @@ def _chained(sources: tuple[str, ...], first: Any, columns: list[str] | None, op
 
 
 def _prepared(stored: Batches, schema: ipc.Schema, options: dict[str, Any]) -> Batches:
-    """The batches of a source as they are to be written; those that change lose their messages."""
+    """Return the batches of a source, cut and encoded as the options say; changed ones have no messages."""
     from arrowipc.derived.dictionary_encode import dictionary_encode, rebatch
 
     encode, rows = columns_of(options["dictionary"]), options["batch_rows"]

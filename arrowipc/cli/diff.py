@@ -1,4 +1,4 @@
-"""`diff`: whether two sources hold the same schema and rows, and where they first do not."""
+"""`diff`: compares the schemas and rows of two sources, and prints the first differences."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def diff(left: str, right: str, most: int, metadata: bool, columns: str | None, 
 
 
 def _pairs(one: ipc.Schema, other: ipc.Schema) -> list[tuple[str, int, int]]:
-    """Columns of the same name and type: the name and where they are; the k-th of a name with the k-th."""
+    """Return name and positions of columns of the same name and type; equal names are paired in their order."""
     places: dict[str, list[int]] = {}
     for j, name in enumerate(other.names):
         places.setdefault(name, []).append(j)
@@ -124,7 +124,7 @@ Difference = tuple[int, str, Any, Any, str, str]
 def _compare(
     one: Any, other: Any, pairs: list[tuple[str, int, int]], most: int, progress: Progress
 ) -> tuple[list[Difference], tuple[int, int], bool]:
-    """The first differences by row, the rows of both sides, and whether there are no more differences."""
+    """Return the first differences by row, the numbers of rows, and whether these are all differences."""
     found: list[Difference] = []
     rows = [0, 0]
     complete = True
@@ -147,7 +147,7 @@ def _compare(
 
 
 def _differing(left: Any, right: Any, most: int) -> list[int]:
-    """The first rows in which two columns differ: halves that are equal are not looked at again."""
+    """Return the first rows in which two columns differ, by halving: equal halves are not compared again."""
     found: list[int] = []
     waiting = [(0, len(left))]
     while waiting and len(found) < most:
@@ -168,7 +168,7 @@ def _both(left: Any, right: Any, at: int) -> tuple[Any, Any, str, str]:
 
 
 def _tail(path: str, most: int) -> str:
-    """A path without its beginning: names differ at their ends."""
+    """Return a path, shortened at its beginning, because paths usually differ at their ends."""
     path = showable(path)
     return path if len(path) <= most else "..." + path[3 - most :]
 

@@ -29,18 +29,18 @@ ENDINGS = {
     ".jsonl": "ndjson",
 }
 NAMES = {"csv": "CSV", "parquet": "Parquet"}
-#: Rows that become Python values at a time.
+#: Rows converted to Python values at a time.
 ROWS = 1000
 
 
 def format_of(path: str) -> str | None:
-    """Tell the format by the ending of a name; None: it says nothing."""
+    """Return the format for the suffix of a name; None if the suffix is not known."""
     return ENDINGS.get(os.path.splitext(path)[1].lower())
 
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
-    """Turn pyarrow's errors into ours."""
+    """Turn pyarrow's errors into arrowipc's."""
     pa = require("pyarrow", "this format")
     try:
         yield
@@ -56,7 +56,7 @@ def _translated_errors() -> Iterator[None]:
 
 
 class _Reader:
-    """Batches of another format with the schema in front."""
+    """The schema and the batches of a source of another format."""
 
     def __init__(self, schema: Any, batches: Iterator[Any]) -> None:
         self.schema = schema_from(schema)
@@ -73,7 +73,7 @@ class _Reader:
 
 @contextmanager
 def foreign_reader(path: str, kind: str, columns: list[str] | None) -> Iterator[_Reader]:
-    """Open a source of another format, for some columns or all; standard input is copied to the disk."""
+    """Open a source of another format, for some columns or all; standard input is copied to disk."""
     from arrowipc.sources.source import whole
 
     pa, ds = require("pyarrow", f"reading {kind}"), require("pyarrow.dataset", f"reading {kind}")
@@ -141,7 +141,10 @@ def _parquet_writer(
 def _naming_column(
     kind: str, start: Callable[..., Any], schema: ipc.Schema, batch: ipc.RecordBatch | None = None
 ) -> Iterator[None]:
-    """Turn pyarrow's errors into ours; they name the first column that cannot be written alone, to memory."""
+    """Turn pyarrow's errors into arrowipc's, with the name of the column.
+
+    To find it, each column is written alone, to memory; the first one that fails is named.
+    """
     with _translated_errors():
         try:
             yield
@@ -159,7 +162,7 @@ def _naming_column(
 
 
 def _check_csv(schema: ipc.Schema) -> None:
-    """CSV has no nested values."""
+    """Refuse nested columns, which CSV cannot hold."""
     for field in schema:
         if getattr(field.type, "value_type", field.type).children or field.type.children:
             raise UnsupportedError(
@@ -169,13 +172,13 @@ def _check_csv(schema: ipc.Schema) -> None:
 
 
 def _check_names(schema: ipc.Schema) -> None:
-    """An object of JSON has each name once."""
+    """Refuse two columns of the same name, which a JSON object cannot hold."""
     if twice := repeated(schema.names):
         raise UnsupportedError(f"NDJSON cannot hold two columns named {twice[0]!r}: choose one with --columns")
 
 
 def _plain_type(kind: Any) -> Any:
-    """The type of a column as CSV can hold it: without a dictionary."""
+    """Return the type with which a column is written as CSV: that of the values for a dictionary."""
     return getattr(kind, "value_type", kind) if hasattr(kind, "index_type") else kind
 
 

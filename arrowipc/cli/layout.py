@@ -1,4 +1,4 @@
-"""The layout of a source: its messages, and the parts of the first and the last of them."""
+"""The layout of a source: its messages, and the parts of the first and the last messages."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Located
     from arrowipc.limits import Limits
 
-#: Messages of each end that are listed, those of them whose parts are, and parts of a message.
+#: At each end: messages that are listed, and messages whose parts are listed. Parts listed per message.
 MESSAGES, OPENED, PARTS = 100, 4, 100
 
 
 class Part(NamedTuple):
     """Some bytes of a source, or of a message."""
 
-    #: The kind of a message, what else a file has ("magic", "footer"), "padding", or what a buffer is for.
+    #: The kind of a message, another part of a file ("magic", "footer"), "padding", or the role of a buffer.
     kind: str
     offset: int
     length: int
     words: str
-    #: The column that it belongs to.
+    #: The column to which it belongs.
     column: str = ""
-    #: What it would be without compression.
+    #: Its length without compression.
     raw_length: int | None = None
-    #: Of a message, if it is one of those that are opened.
+    #: The parts of a message, if it is among the first or last OPENED ones.
     parts: tuple[Part, ...] = ()
 
     @property
     def end(self) -> int:
-        """Where the next one begins."""
+        """The offset behind its last byte."""
         return self.offset + self.length
 
 
 def layout_of(buffer: memoryview, schema: Any, limits: Limits | None = None) -> dict[str, Any]:
-    """Go through the messages in a buffer, as far as they are whole, and return all of it as parts."""
+    """Read the messages in a buffer up to the first invalid one, and return all bytes as parts."""
     first: list[tuple[Part, Located]] = []
     last: deque[tuple[Part, Located]] = deque(maxlen=MESSAGES)
     around: list[Part] = []
@@ -82,7 +82,7 @@ def _as_json(part: Part) -> dict[str, Any]:
 
 
 def _frame_of(view: memoryview) -> Iterator[Part]:
-    """What a file has around its messages."""
+    """Yield the parts of a file that are not messages; nothing for a stream."""
     if view[: len(MAGIC)] != MAGIC:
         return
     size = len(view)
@@ -107,7 +107,7 @@ def _message(number: int, located: Located) -> Part:
 
 
 def _parts_of(located: Located, fields: Any, dictionaries: Any) -> Iterator[Part]:
-    """The metadata and the buffers of a message, in the order of their positions, with the gaps between them."""
+    """Yield the metadata, buffers and gaps of a message, in the order of their offsets."""
     at = located.offset + located.metadata_length
     end = at + located.body_length
     yield Part("metadata", located.offset, located.metadata_length, f"metadata of a {located.message.kind} message")

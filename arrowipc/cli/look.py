@@ -1,4 +1,4 @@
-"""`schema` and `messages`: what is in a source, looked at without decoding any of it."""
+"""`schema` and `messages`: print the schema and the messages of a source without decoding batches."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _say_field(field: Field, before: str, last: bool) -> None:
 
 
 def _type_word(kind: DataType) -> str:
-    """A type without its children, which have lines of their own."""
+    """Return the text of a type without its children, which are printed on their own lines."""
     from arrowipc import types
 
     if isinstance(kind, types.Dictionary):

@@ -1,4 +1,4 @@
-"""`serve` and `fetch`: dissociated streams (Dissociated IPC) from files, and into files."""
+"""`serve` and `fetch`: serve files as dissociated streams (Dissociated IPC), and write such streams to files."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def fetch(uri: str, name: str, output: str, kind: str | None, force: bool, compr
 
     kind = checked_output(output, kind, force, (), ("file", "stream"))
     options: dict[str, Any] = {"compression": None if compression == "none" else compression}
-    if kind == "file":  # it has one dictionary per column
+    if kind == "file":  # a file has one dictionary per column
         options["unify_dictionaries"] = True
     begin = ipc.new_file if kind == "file" else ipc.new_stream
     rows = batches = 0

@@ -1,4 +1,4 @@
-"""What commands write: in which format, and over an existing file only with --force."""
+"""The output files of commands: their format, and overwriting, which needs --force."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ARROW = ("file", "stream", "legacy")
 ARROW_READERS = (ipc.RecordBatchFileReader, ipc.RecordBatchStreamReader)
 KINDS = (*ARROW, *FORMATS[1:])
 
-#: Batches, and the message that each came in, or None.
+#: Pairs of the message in which a batch was stored, or None, and the batch.
 Batches = Iterator[tuple[Any, Any]]
 
 
 def output_options(
     kinds: Sequence[str] = KINDS, default: str | None = "-", words: str = "Output file; default: standard output."
 ) -> Callable[[Any], Any]:
-    """Add what all commands have that write one file: `output`, `kind` and `force`."""
+    """Add the options of all commands that write one file: `output`, `kind` and `force`."""
     known = ", ".join([ending for ending, kind in ENDINGS.items() if kind in kinds])
 
     def add(command: Any) -> Any:
@@ -44,14 +44,14 @@ def output_options(
 
 
 def codec_option(default: str) -> Callable[[Any], Any]:
-    """Add `compression`: keep, the codec of the source's first batch, is only known if it is the default."""
+    """Add the option `compression`; "keep" (the codec of the source's first batch) is only allowed as the default."""
     codecs = click.Choice(["keep", "none", "lz4", "zstd"][default != "keep" :])
     words = "Codec of the output" + ("; keep = that of the source's first batch." if default == "keep" else ".")
     return click.option("--compression", type=codecs, default=default, show_default=True, help=words)
 
 
 def compression_options(command: Any) -> Any:
-    """Add `compression`, `level` and `checksum`, as `write_batches` takes them."""
+    """Add the options `compression`, `level` and `checksum` of `write_batches`."""
     level = click.option("--level", type=int, metavar="N", help="Compression level.")
     checksum = click.option("--checksum", is_flag=True, help="Write a checksum with each message.")
     return codec_option("keep")(level(checksum(command)))
@@ -60,7 +60,7 @@ def compression_options(command: Any) -> Any:
 def checked_output(
     path: str, kind: str | None, force: bool, sources: Iterable[str], kinds: Sequence[str] = KINDS
 ) -> str:
-    """Return the format of the output `path`, by its name if `kind` is None; it may be written then."""
+    """Return the format of the output, by its name if `kind` is None; raise if `path` must not be written."""
     if kind is None and path != "-":
         kind = format_of(path)
         if kind not in kinds:
@@ -72,7 +72,7 @@ def checked_output(
 
 
 def refuse_overwriting(path: str, force: bool, sources: Iterable[str]) -> None:
-    """Raise where writing to `path` would destroy a source, also by a link, or, without `force`, a file."""
+    """Raise if writing to `path` would destroy a source, also through a link, or an existing file without `force`."""
     place = _place(path, 1)
     if place is not None and any(place in (each, _place(each, 0)) for each in sources):
         name = "standard output" if path == "-" else path
@@ -82,7 +82,7 @@ def refuse_overwriting(path: str, force: bool, sources: Iterable[str]) -> None:
 
 
 def _place(path: str, descriptor: int) -> object:
-    """What two names share that lead to the same file, or to the same URL; None: to nothing that can be lost."""
+    """Return a key that is equal for all names of one file or URL; None if nothing exists there that could be lost."""
     local = file_path(path) if "://" in path else path
     if local is None:
         with suppress(ImportError, OSError, ValueError):
@@ -96,7 +96,7 @@ def _place(path: str, descriptor: int) -> object:
     except OSError:
         return path if os.path.islink(local) else None
     if stat.S_ISDIR(found.st_mode):
-        return None  # said by whoever opens it
+        return None  # opening it will raise
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
@@ -104,13 +104,13 @@ def _place(path: str, descriptor: int) -> object:
 
 
 def named_batches(path: str, batches: Batches) -> Batches:
-    """The same batches; errors of reading them, unlike those of writing, name `path`."""
+    """Yield the same batches; errors while reading them name `path`."""
     with about(path):
         yield from batches
 
 
 def stored_batches(reader: Any, options: dict[str, Any]) -> Batches:
-    """The batches of a source, with the messages that they came in; puts the first one's codec into `options`."""
+    """Yield the batches of a source with the messages that contain them; put the first one's codec into `options`."""
     from arrowipc.inspection.message_layout import outline_of
 
     if not isinstance(reader, ARROW_READERS):
@@ -122,13 +122,16 @@ def stored_batches(reader: Any, options: dict[str, Any]) -> Batches:
             found = outline_of(message)
             options["codec"] = None if found is None else found.codec
         yield message, batch
-        del message, batch  # the next body is read into their memory
+        del message, batch  # so that the next body can be read into their memory
 
 
 def write_batches(
     path: str, kind: str, schema: ipc.Schema, batches: Batches, progress: Progress | None, options: dict[str, Any]
 ) -> tuple[int, int]:
-    """Write all batches, bodies untouched where they can be; return rows and batches. `batches` may set options."""
+    """Write all batches, and copy their stored messages if possible; return the numbers of rows and batches.
+
+    Options are read after the first batch, because iterating over `batches` may set some.
+    """
     rows = count = 0
     found = next(batches, None)
     with _batch_writer(path, kind, schema if found is None else found[1].schema, options) as writer:
@@ -140,13 +143,13 @@ def write_batches(
             count += 1
             if progress is not None:
                 progress.advance(batch.nbytes if message is None else message.body_length)
-            del found, message, batch  # the next body is read into their memory
+            del found, message, batch  # so that the next body can be read into their memory
             found = next(batches, None)
     return rows, count
 
 
 def _batch_writer(path: str, kind: str, schema: ipc.Schema, options: dict[str, Any]) -> Any:
-    """Open what takes batches of any format; options as for `write_batches`."""
+    """Open a writer of batches for any format; options as for `write_batches`."""
     codec = options.get("compression", "keep")
     if kind not in ARROW:
         if options.get("checksum"):

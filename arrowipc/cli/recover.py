@@ -1,4 +1,4 @@
-"""`recover`: what a damaged or unfinished source still holds, counted or written to a new file."""
+"""`recover`: counts the intact batches of a damaged or unfinished source, or writes them to a new file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def recover(
 
 
 def searched(data: Any, resync: bool = True) -> ipc.Recovery | None:
-    """What `recover` would keep; None: nothing."""
+    """Return the report of a recovery of `data`; None if nothing can be recovered."""
     with suppress(ArrowIpcError), ipc.recover(data, resync=resync) as reader:
         for _ in reader:
             pass
@@ -70,7 +70,7 @@ def searched(data: Any, resync: bool = True) -> ipc.Recovery | None:
 
 
 def _advice(data: Any, rows: int) -> str:
-    """Name the option with which more rows than these are saved, if they are."""
+    """Return advice to use --resync, if that saves more than `rows` rows; else an empty text."""
     report = searched(data)
     more = 0 if report is None else report.num_rows - rows
     return f"--resync saves {counted(more, 'more row' if rows else 'row')}" if more > 0 else ""

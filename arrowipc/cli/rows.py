@@ -1,4 +1,4 @@
-"""`head`, `tail` and `count`: rows of a source, by number, by chance or by what they hold."""
+"""`head`, `tail` and `count`: rows of a source, by number, at random or by conditions."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from arrowipc.errors import printable
 from arrowipc.multifile.filters import columns_tested, from_text, rows_passing
 from arrowipc.values.preview import NULL, shorten, type_text, value_text
 
-#: Widest cell of a table.
+#: Largest width of a cell of a table.
 CELL_WIDTH = 40
-#: What is left of it in a narrow terminal, where the columns do not fit.
+#: Least width of a cell, in a narrow terminal where the columns do not fit.
 LEAST_WIDTH = 8
-#: Characters of a type that make its column wider.
+#: Characters of a type that may make its column wider than the values.
 TYPE_WIDTH = 14
-#: Rows that are taken at a time where each is printed by itself.
+#: Rows that are taken from a source at a time.
 PIECE = 10_000
-#: Rows that are printed as soon as they are formatted: their values, and those before them, set the widths of columns.
+#: Rows that are formatted and printed at a time; their values, and those before, determine the widths of columns.
 PAGE = 500
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -60,7 +60,7 @@ _count_option = click.option(
 
 
 def _table_options(command: _Command) -> _Command:
-    """Add what all commands have that print rows: `columns`, `as_json`, and where they go instead."""
+    """Add the options of all commands that print rows: `columns`, `as_json`, and those of an output file."""
     writing = output_options(default=None, words="Write the rows to FILE instead of printing a table.")
     made: _Command = column_option(json_option(writing(command)))
     return made
@@ -73,10 +73,10 @@ def _table_options(command: _Command) -> _Command:
 def _opened(
     file: str, columns: str | None, conditions: Sequence[str] = (), most: int | None = None, *, anywhere: bool = True
 ) -> Iterator[tuple[Any, Any]]:
-    """Open a file, a stream, a folder or a pattern for its rows, and find the first `most` that match (None: all do).
+    """Open a file, stream, folder or pattern; yield it, and the numbers of the first `most` matching rows.
 
-    `anywhere`: also for `take`, `slice` and `count_rows`, for which a stream is scanned, and one that comes through a
-    pipe is copied to the disk.
+    The numbers are None without conditions. `anywhere`: the caller needs `take`, `slice` or `count_rows`; then a stream
+    is scanned, and one through a pipe is copied to disk.
     """
     chosen, filters, tested = columns_of(columns), None, None
     with about(file), ExitStack() as stack:
@@ -112,12 +112,12 @@ def _matching(filters: Any, batches: Any, most: int | None) -> Any:
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a name is no file, and could stand for several."""
+    """Whether a name contains wildcards and is not the name of a file."""
     return bool(re.search(r"[*]" if "://" in path else r"[*?\[{]", path)) and not os.path.exists(path)
 
 
 def _pruned(dataset: Any, filters: Any) -> Any:
-    """Leave out batches and files without a match, and say how many rows they have."""
+    """Leave out batches and files without a match, and print how many rows they have."""
     left = dataset.prune(filters)
     rows, kept = dataset.count_rows(), left.count_rows()
     if kept < rows:
@@ -133,10 +133,10 @@ def _chosen(
     pick: Callable[[int], Sequence[int]],
     most: int | None = None,
 ) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """Give the schema, and the batches of the rows that `pick` chooses.
+    """Yield the schema, and the batches of the rows that `pick` chooses.
 
-    It is called with the number of rows that match all conditions (of these, at most `most`), and returns which of
-    them it wants, by number.
+    `pick` is called with the number of rows that match all conditions, at most `most`, and returns the chosen ones
+    among these, by number.
     """
     with _opened(file, columns, conditions, most) as (found, numbers):
         places = pick(found.count_rows() if numbers is None else len(numbers))
@@ -197,7 +197,7 @@ def head(
     elif samples:
         pick = partial(_sample, rows, random.SystemRandom().randrange(1 << 32) if seed is None else seed)
     elif not conditions and (not offset or file == "-"):
-        with _opened(file, columns, anywhere=False) as (found, _):  # read as it comes, also through a pipe
+        with _opened(file, columns, anywhere=False) as (found, _):  # read in order, also from a pipe
             total = partial(_total, file, found, offset)
             _show(file, found.schema, _between(found, offset, rows), **printing, total=total)
         return
@@ -246,7 +246,7 @@ def tail(
 def _follow(
     file: str, reader: Any, rows: int, filters: Any, columns: Sequence[str] | None, printing: dict[str, Any]
 ) -> None:
-    """Print the last rows that are there, and all that come."""
+    """Print the last existing rows, and then all that are appended."""
 
     def passing(timeout: float | None) -> Iterator[Any]:
         reader.timeout = timeout
@@ -260,7 +260,7 @@ def _follow(
             sys.stdout.flush()
 
     timeout, last = reader.timeout, deque[Any]()
-    with suppress(ipc.TruncatedError):  # a batch that is not whole yet
+    with suppress(ipc.TruncatedError):  # the next batch is not complete yet
         for batch in passing(0):
             last.append(batch)
             while sum(map(len, last)) - len(last[0]) >= rows:
@@ -290,7 +290,7 @@ def count(file: str, conditions: tuple[str, ...], as_json: bool) -> None:
 
 
 def _numbers(text: str, total: int) -> Sequence[int]:
-    """Rows that a list names, such as 5,17-20."""
+    """Return the rows of a list such as 5,17-20."""
     found: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(-?\d+)(?:\s*-\s*(\d+))?\s*", part)
@@ -308,7 +308,7 @@ def _numbers(text: str, total: int) -> Sequence[int]:
 
 
 def _sample(rows: int, seed: int, total: int) -> Sequence[int]:
-    """Random rows, each as likely as any other, rising."""
+    """Return random rows, all equally likely, in rising order."""
     chosen = sorted(random.Random(seed).sample(range(total), min(rows, total)))
     say_note(f"{len(chosen):,} of {counted(total, 'row')}, --seed {seed}")
     return chosen
@@ -338,7 +338,7 @@ def _show(
     force: bool,
     total: Callable[[], int | None] = lambda: None,
 ) -> None:
-    """Write rows to `output`, or print them, one by one or as a table, and how many of `total` are left."""
+    """Write rows to `output`, or print them as JSON or as a table, with the number of rows that were left out."""
     if kind is not None and output is None:
         raise click.UsageError("--to is the format of a file: give -o FILE, too; --json prints rows as lines")
     if output is not None:
@@ -361,7 +361,7 @@ def _show(
 
 
 def _total(file: str, found: Any, offset: int) -> int | None:
-    """The rows of a source from its beginning; None where counting would need requests, or reading on, or fails."""
+    """Return the number of rows of a source; None with an offset, for a URL (it would need requests), or on errors."""
     if offset or "://" in file:
         return None
     try:
@@ -383,7 +383,7 @@ def _say_rows(batch: Any) -> None:
 
 
 class _Column(NamedTuple):
-    """A column as it is printed: its field, its name, its values, cut to `most`, and the cells that they take."""
+    """A printed column: its field, its name, its values, cut to `most` characters, and the width that it needs."""
 
     field: Any
     name: str
@@ -392,24 +392,24 @@ class _Column(NamedTuple):
     need: int
 
     def going_on(self, position: int, batches: list[Any]) -> _Column:
-        """The same column with other values, which may need more room."""
+        """Return the same column with the values of the next page, which may need more width."""
         texts = _texts(batches, position, self.most)
         return self._replace(texts=texts, need=max(self.need, fit(texts)))
 
 
 def _texts(batches: list[Any], position: int, most: int) -> list[str]:
-    """The values of a column. Numbers and times are never cut."""
+    """Return the texts of a column's values; numbers and times are never cut."""
     columns = [batch.column(position) for batch in batches]
     return [value_text(column, k, most, quotes=False) for column in columns for k in range(len(column))]
 
 
 def _fitting(schema: Any, batches: list[Any], room: int, most: int) -> list[_Column]:
-    """The first columns that fit into `room` characters, cut to `most` each."""
+    """Return the first columns that fit into `room` characters, each cut to `most`."""
     found: list[_Column] = []
     for i, field in enumerate(schema.fields):
         texts = _texts(batches, i, most)
         name = shorten(printable(field.name), most)
-        # The type is cut to what the values take: `schema` spells it out.
+        # The type makes a column only slightly wider, else it is cut: the command `schema` prints all of it.
         need = fit([name, *texts, "x" * min(len(type_text(field.type, most)), TYPE_WIDTH)])
         if found and sum([each.need + 2 for each in found]) + need > room:
             break
@@ -418,7 +418,7 @@ def _fitting(schema: Any, batches: list[Any], room: int, most: int) -> list[_Col
 
 
 def _pages(batches: Iterator[Any]) -> Iterator[list[Any]]:
-    """Rows in portions that are formatted and printed at a time; one portion at least."""
+    """Yield rows in pages of PAGE rows; the last one may be empty, so there is at least one."""
     page: list[Any] = []
     left = PAGE
     for batch in batches:
@@ -434,13 +434,13 @@ def _pages(batches: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _say_table(schema: Any, batches: Iterator[Any], room: int) -> int:
-    """Print rows as a table of the columns that fit into `room` characters, as it is made; return how many."""
+    """Print rows, page by page, as a table of the columns that fit into `room` characters; return how many rows."""
     columns: list[_Column] = []
     most, count = max(min(CELL_WIDTH, room - 3), 4), 0
     for page in _pages(batches):
         if not columns:
             columns = _fitting(schema, page, room, most)
-            if len(columns) < len(schema):  # rather more of them than all of the first
+            if len(columns) < len(schema):  # prefer more columns to wide ones
                 columns = _fitting(schema, page, room, max(min(most, room // 3), LEAST_WIDTH))
         elif not page:
             break
@@ -471,7 +471,7 @@ def _say_page(columns: list[_Column], room: int, with_head: bool) -> None:
 
 
 def _say_left(names: list[str], room: int) -> None:
-    """Name the columns that did not fit, as many as two lines take."""
+    """Print the names of the columns that did not fit, as many as fit into two lines."""
     if not names:
         return
     line = f"... and {counted(len(names), 'more column')}: "

@@ -1,4 +1,4 @@
-"""Where commands read from and write to: paths, URLs, standard input and output."""
+"""The sources and destinations of commands: paths, URLs, standard input and output."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from arrowipc.errors import ArrowIpcError, LimitError, missing_package, printabl
 TERMINAL = "standard input is a terminal; give a file, or pipe data in"
 MAGIC = b"ARROW1"
 GZIP = b"\x1f\x8b"
-#: What gzip may expand a source to.
+#: Limits for the unpacked size of a gzip source.
 GZIP_RATIO, GZIP_SLACK, GZIP_WORDS = 100, 1 << 30, "1 GiB and 100 times the size of the source"
-#: What errors of the library tell programs to call -> what helps in a shell.
+#: Pattern of advice for programs in errors of the library -> the advice for a shell.
 _IN_A_SHELL = {
     r"arrowipc\.recover\(\)": "`arrowipc recover`",
     r"resync=True goes on there": "--resync goes on there",
@@ -51,7 +51,7 @@ class Failure(Exception):
 
 
 def for_shell(words: str) -> str:
-    """Words of an error of the library, naming commands instead of functions."""
+    """Return the text of a library's error with commands instead of functions."""
     for pattern, replacement in _IN_A_SHELL.items():
         words = re.sub(pattern, replacement, words)
     return words
@@ -59,7 +59,7 @@ def for_shell(words: str) -> str:
 
 @contextmanager
 def about(path: str, output: bool = False) -> Iterator[None]:
-    """Errors in this block name `path`, which is an input or an output."""
+    """Turn errors in the block into a `Failure` that names `path`, an input or an output."""
     try:
         yield
     except BrokenPipeError:
@@ -73,7 +73,7 @@ def about(path: str, output: bool = False) -> Iterator[None]:
 
 
 def standard_input() -> io.FileIO:
-    """Standard input; a terminal is refused."""
+    """Return standard input; refuse a terminal."""
     file = io.FileIO(0, closefd=False)
     if file.isatty():
         raise click.UsageError(TERMINAL)
@@ -81,9 +81,9 @@ def standard_input() -> io.FileIO:
 
 
 def source(path: str) -> Any:
-    """Turn the name of a source into what the library opens; - is standard input.
+    """Return a source, given by name, in a form that the library opens; - is standard input.
 
-    A file that comes through a pipe is copied to the disk, and so is what gzip packed; a stream is read as it comes.
+    A file through a pipe and unpacked gzip data are copied to disk; a stream through a pipe is read as it arrives.
     """
     if path != "-":
         if not is_gzip(path):
@@ -104,7 +104,7 @@ def source(path: str) -> Any:
 
 
 def _unpacked(packed: Any) -> memoryview[int]:
-    """What gzip packed, on the disk; a few bytes can claim to be very many."""
+    """Unpack gzip data to disk and return a map of them; limit the size: a few bytes can expand to very many."""
     from gzip import GzipFile
 
     from arrowipc.sources.source import whole
@@ -124,7 +124,7 @@ def _unpacked(packed: Any) -> memoryview[int]:
 
 
 def again(path: str) -> Any:
-    """As `source`, for reading at any place and more than once: a pipe is copied to the disk."""
+    """Like `source`, but for reading at any position and more than once: a pipe is copied to disk."""
     from arrowipc.sources.source import whole
 
     found = source(path)
@@ -132,7 +132,7 @@ def again(path: str) -> Any:
 
 
 def _head(path: str) -> bytes:
-    """The first bytes of a regular file; none where there is none, or it cannot be read."""
+    """Return the first bytes of a regular file; none if it does not exist or cannot be read."""
     try:
         if not os.path.isfile(path):
             return b""
@@ -143,25 +143,25 @@ def _head(path: str) -> bytes:
 
 
 def looks_arrow(path: str) -> bool:
-    """Whether a path leads to a regular file that begins as Arrow data do."""
+    """Whether a path is a regular file that begins like Arrow data."""
     head = _head(path)
     return head == MAGIC or head[:4] == b"\xff\xff\xff\xff"
 
 
 def is_gzip(path: str) -> bool:
-    """Whether a path leads to a regular file that gzip packed."""
+    """Whether a path is a regular file in gzip format."""
     return _head(path).startswith(GZIP)
 
 
 @contextmanager
 def opened(path: str, **options: Any) -> Iterator[Any]:
-    """Open a file or a stream; errors, also those while it is read, name it."""
+    """Open a file or a stream; errors, also while it is read, name it."""
     with about(path), ipc.open(source(path), **options) as reader:
         yield reader
 
 
 def size_of(path: str) -> int | None:
-    """Bytes of a source, if that is known without reading it."""
+    """Return the bytes of a source; None if they are not known without reading it."""
     try:
         return os.fstat(0).st_size or None if path == "-" else os.stat(path).st_size
     except OSError:
@@ -169,7 +169,7 @@ def size_of(path: str) -> int | None:
 
 
 def sink(path: str, terminal: bool = False) -> Any:
-    """Turn the name of a destination into what the library writes to; - is standard output."""
+    """Return a destination, given by name, in a form that the library writes to; - is standard output."""
     if path != "-":
         return path if "://" in path else KnownPath(path)
     if not terminal and sys.stdout.isatty():
@@ -179,7 +179,7 @@ def sink(path: str, terminal: bool = False) -> Any:
 
 
 class _Shown(io.RawIOBase):
-    """Text for the terminal that standard output is: all but the ends of lines is made printable."""
+    """Standard output that is a terminal, as a file for text: all characters except line breaks are made printable."""
 
     def __init__(self) -> None:
         sys.stdout.flush()
@@ -197,7 +197,7 @@ class _Shown(io.RawIOBase):
 
 @contextmanager
 def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO | io.RawIOBase]:
-    """Open a destination for bytes (text for a `terminal`): a file takes its name if the block ends well."""
+    """Open a destination for bytes (`terminal`: text is allowed there); a file gets its name if the block succeeds."""
     if path == "-":
         yield _Shown() if terminal and sys.stdout.isatty() else sink(path, terminal)
         return
@@ -212,7 +212,7 @@ def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO | io.RawIO
 
 
 def require(module: str, what: str, package: str = "pyarrow") -> Any:
-    """Import what only some commands need, or say how to get it."""
+    """Import a module that only some commands need, or raise an error that says how to install it."""
     from importlib import import_module
 
     try:

@@ -1,4 +1,4 @@
-"""`stat`: what each column of a source holds, one batch in memory at a time."""
+"""`stat`: statistics and sizes of each column of a source, with one batch in memory at a time."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Node
     from arrowipc.types import DataType, Field
 
-#: Characters of a name or a type, and of a value that is text, beyond which they are cut; numbers never are.
+#: Most characters of a name or a type, and of a text value; numbers are never cut.
 NAME_WIDTH, CELL_WIDTH = 60, 20
 
 
 class Column:
-    """What is known of one column so far."""
+    """The statistics of one column, collected so far."""
 
     def __init__(self, field: Field) -> None:
         self.field = field
@@ -52,7 +52,7 @@ class Column:
         self.codecs: set[str] = set()
 
     def weigh(self, nodes: list[Node], codec: str | None, dictionary: bool) -> None:
-        """Take the bytes of the column's nodes in one message."""
+        """Add the bytes of the column's nodes in one message."""
         stored = sum([buffer.length for node in nodes for buffer in node.buffers])
         self.stored += stored
         self.raw += sum([buffer.raw_length or 0 for node in nodes for buffer in node.buffers])
@@ -62,7 +62,7 @@ class Column:
             self.codecs.add(codec)
 
     def add(self, column: Any, found: Any) -> None:
-        """Take the values of one batch, and their statistics."""
+        """Add the counts and bounds of the column in one batch; `found` is its statistics, or None."""
         self.rows += len(column)
         self.nulls += column.null_count if found is None or found.null_count is None else found.null_count
         if found is not None:
@@ -70,12 +70,12 @@ class Column:
                 bound, old = getattr(found, name), getattr(self, name)
                 if bound is not None:
                     if bound == 0 and isinstance(bound, float):
-                        bound = 0.0  # which stands for both zeros; the bounds of a batch hold both
+                        bound = 0.0  # stands for both zeros: a batch's bounds do not distinguish them
                     setattr(self, name, bound if old is None else choose(old, bound, key=_in_bytes))
 
 
 def _in_bytes(bound: Any) -> Any:
-    """What bounds are compared by: texts by their bytes, as the statistics of batches do."""
+    """Return the key to compare bounds: of texts the bytes, as in the statistics of batches."""
     return bound.encode() if isinstance(bound, str) else bound
 
 
@@ -97,7 +97,7 @@ class Survey:
         self._dictionaries = dictionary_fields(self._renamed)
 
     def weigh(self, located: Any) -> None:
-        """Take the sizes of a message."""
+        """Add the sizes of a message."""
         from arrowipc.decode.framing import checksum_of
         from arrowipc.inspection.message_layout import nodes_of, outline_of
 
@@ -120,11 +120,11 @@ class Survey:
             self.columns[int(path.partition(".")[0])].weigh(nodes, found.codec, True)
 
     def add(self, batch: Any) -> None:
-        """Take the values of a batch."""
+        """Add the statistics of a batch."""
         self.batches += 1
         self.rows += len(batch)
         names = self._renamed.names
-        # By number: two columns may share a name, and a name may hold a dot.
+        # Use numbers as names: two columns may have the same name, and a name may contain a dot.
         numbered = ipc.RecordBatch.from_pydict(dict(zip(names, batch.columns, strict=True)), self._renamed)
         found = ipc.compute_statistics(numbered) if names else {}
         for name, column, values in zip(names, self.columns, batch.columns, strict=True):
@@ -182,7 +182,7 @@ TITLES = ("column", "type", "nulls", "min", "max", "raw", "stored", "dict", "sha
 
 
 def _say_table(found: Survey) -> None:
-    """Print all that is known as a table, or as lines below each column's name where the table is too wide."""
+    """Print the statistics as a table, or, if that is too wide, as lines below each column's name."""
     from rich.text import Text
 
     rows = [cells_of(found, column) for column in found.columns]
@@ -205,7 +205,7 @@ def _say_table(found: Survey) -> None:
 
 
 def cells_of(found: Survey, column: Column) -> dict[str, str]:
-    """What is known of a column, as short texts by the titles of the table."""
+    """Return the statistics of a column as short texts, by the titles of the table."""
     kind = column.field.type
     return {
         "column": shorten(printable(column.field.name), NAME_WIDTH),
@@ -221,7 +221,7 @@ def cells_of(found: Survey, column: Column) -> dict[str, str]:
 
 
 def _bound_value(bound: Any, kind: DataType) -> Any:
-    """A bound as an array of one value of its column's type; None if there is none, or it is that value itself."""
+    """Return a stored bound as an array of one value of the column's type; None if there is no bound to convert."""
     while isinstance(kind, (at.Dictionary, at.RunEndEncoded)):
         kind = kind.value_type
     if bound is None or not isinstance(kind, (at.Decimal, at.Date, at.Time, at.Timestamp, at.Duration)):

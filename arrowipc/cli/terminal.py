@@ -1,4 +1,4 @@
-"""What commands print: tables, lines, JSON and progress, as wide and coloured as the output allows."""
+"""The output of commands: tables, lines, JSON and progress, in the width and colours that the terminal allows."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: Characters of a line where the output is no terminal and COLUMNS does not say.
+#: Characters of a line if the output is not a terminal and COLUMNS is not set.
 PIPE_WIDTH = 120
 
-#: The type is for shells, which complete names of files.
+#: The type click.Path lets shells complete file names.
 FILE = click.argument("file", metavar="FILE", type=click.Path())
 
 json_option: Callable[[_Command], _Command] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -56,7 +56,7 @@ where_option: Callable[[_Command], _Command] = click.option(
 
 
 def columns_of(text: str | None) -> list[str] | None:
-    """Take the value of `--columns` apart; a name with a comma in it stands in double quotes."""
+    """Split the value of `--columns`; a name that contains a comma is in double quotes."""
     if text is None:
         return None
     import csv
@@ -68,30 +68,30 @@ def columns_of(text: str | None) -> list[str] | None:
 
 
 def width() -> int:
-    """Characters of a line."""
+    """Return the number of characters of a line."""
     return max(shutil.get_terminal_size((PIPE_WIDTH, 24)).columns, 20)
 
 
 def console(*, error: bool = False) -> Console:
-    """Make the console that draws tables."""
+    """Make a rich console, for tables."""
     from rich.console import Console
 
     class Ours(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # rich would end the process with 1
+            raise BrokenPipeError  # rich would end the process with exit code 1
 
-    plain: dict[str, Any] = {"color_system": None} if coloured() is False else {}  # else rich leaves bold and dim
+    plain: dict[str, Any] = {"color_system": None} if coloured() is False else {}  # else rich still prints bold and dim
     return Ours(width=width(), stderr=error, highlight=False, markup=False, emoji=False, soft_wrap=False, **plain)
 
 
 def say_line(text: str = "", **style: Any) -> None:
-    """Print a line; colours only go to a terminal."""
+    """Print a line; colours are only printed to a terminal."""
     text = folded(text, sys.stdout)
     click.echo(click.style(text, **style) if style else text, color=coloured())
 
 
 def folded(text: str, out: Any) -> str:
-    """A text with its lines broken between words where a terminal would break them within one; else as it is."""
+    """Return a text with long lines broken between words for a terminal; for other outputs, the same text."""
     if not out.isatty():
         return text
     from textwrap import wrap
@@ -106,7 +106,7 @@ def folded(text: str, out: Any) -> str:
 
 
 def coloured() -> bool | None:
-    """What click takes as `color`: False where NO_COLOR is set, None to let the output decide."""
+    """Return click's argument `color`: False if NO_COLOR is set, None to let the output decide."""
     return False if os.environ.get("NO_COLOR") else None
 
 
@@ -123,7 +123,7 @@ def say_note(text: str) -> None:
 
 
 def say_written(path: str, kind: str, rows: int, batches: int, as_json: bool) -> None:
-    """Say what was written where; on stderr, as standard output may hold the data."""
+    """Print what was written, and where; to stderr if the data go to standard output."""
     if as_json:
         document = {"rows": rows, "batches": batches, "written": showable(path), "format": kind}
         say_json(document, line=path == "-", error=path == "-")
@@ -132,7 +132,7 @@ def say_written(path: str, kind: str, rows: int, batches: int, as_json: bool) ->
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Spell a number of things."""
+    """Return a number with its noun."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
@@ -140,7 +140,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def as_json(value: Any) -> Any:
-    """A value of an array in what JSON has.
+    """Return a value of an array as a type of JSON.
 
     Bytes are Base64; decimals, NaN and infinities are strings; dates and times are ISO 8601; integers keep all
     their digits.
@@ -163,16 +163,16 @@ def as_json(value: Any) -> Any:
 
 
 def _fine_json(kind: Any, number: int) -> Any:
-    """A time that is no whole microseconds: seconds of a duration, else ISO 8601 with all digits."""
+    """Return a time with a fraction of a microsecond: a duration in seconds, others in ISO 8601 with all digits."""
     return number / 10**9 if isinstance(kind, at.Duration) else scalar_text(number, kind).replace(" ", "T")
 
 
-#: Argument ``extensions`` of to_pylist, for values that go to `as_json`.
+#: Argument ``extensions`` of to_pylist, for values that `as_json` converts.
 FINE_JSON: Any = FineTimes(_fine_json, extensions=None)
 
 
 def json_text(document: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
-    """Spell a document so that nothing in it can drive a terminal: what is not printable is escaped."""
+    """Return a document as JSON; non-printable characters are escaped, so that none of them can control a terminal."""
     text = json.dumps(document, indent=indent, ensure_ascii=ascii_only, allow_nan=False)
     if text.isprintable():
         return text
@@ -180,7 +180,7 @@ def json_text(document: Any, *, indent: int | None = None, ascii_only: bool = Fa
 
 
 def _escaped(character: str) -> str:
-    if character.isprintable() or character == "\n":  # within a text JSON has it escaped already
+    if character.isprintable() or character == "\n":  # a line break in a string is escaped already
         return character
     return json.dumps(character)[1:-1] if character > "\x7f" else f"\\u{ord(character):04x}"
 
@@ -194,7 +194,7 @@ def say_json(document: Any, *, line: bool = False, error: bool = False) -> None:
 
 
 def metadata_json(pairs: Iterable[tuple[bytes, bytes]]) -> list[dict[str, Any]]:
-    """Metadata in order, with duplicates: text where it is UTF-8, else Base64 under another key."""
+    """Return metadata in order, with duplicates: values are text if they are UTF-8, else Base64 under another key."""
     out = []
     for key, value in pairs:
         entry: dict[str, Any] = {"key": key.decode("utf-8", "backslashreplace")}
@@ -210,7 +210,10 @@ def metadata_json(pairs: Iterable[tuple[bytes, bytes]]) -> list[dict[str, Any]]:
 
 
 class Progress:
-    """Shows bytes, rate and time left of what takes more than a second, on a terminal without the `output`."""
+    """Shows bytes, rate and time left of work that takes more than a second, on stderr if it is a terminal.
+
+    It shows nothing if `output` is - and goes to the same terminal.
+    """
 
     def __init__(self, title: str, total: int | None = None, output: str | None = None) -> None:
         self._title, self._total = title, total or None
@@ -238,7 +241,7 @@ class Progress:
         self.reach(self.done + amount)
 
     def reach(self, done: float) -> None:
-        """Say how many bytes were done so far."""
+        """Set the number of bytes done so far."""
         self.done = done
         if self._bar is not None:
             self._bar.update(0, completed=min(self.done, self._total or self.done))
@@ -250,7 +253,7 @@ class Progress:
         sizes = [p.DownloadColumn(), p.TransferSpeedColumn()] if self.done else []
         left = p.TimeRemainingColumn() if known else p.TimeElapsedColumn()
         columns = (p.TextColumn("{task.description}"), p.BarColumn(20), *sizes, left)
-        with suppress(OSError, ValueError):  # nobody reads stderr: that is no reason to end
+        with suppress(OSError, ValueError):  # stderr was closed: ignore that
             bar = p.Progress(*columns, console=console(error=True), transient=True)
             bar.add_task(self._title, total=self._total if known else None, completed=int(self.done))
             bar.start()
@@ -258,7 +261,7 @@ class Progress:
 
 
 def fit(texts: Sequence[str]) -> int:
-    """Characters that a column of these texts takes."""
+    """Return the width of a column with these texts, in characters."""
     from rich.cells import cell_len
 
     return max(map(cell_len, texts), default=0)

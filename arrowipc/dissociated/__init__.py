@@ -1,6 +1,6 @@
-"""Dissociated IPC: Arrow streams whose metadata and bodies travel apart, over sockets, shared memory and UCX.
+"""Dissociated IPC: Arrow streams whose metadata and bodies are sent separately, over sockets, shared memory and UCX.
 
-Names load when they are first used.
+The modules are imported when their names are first used.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The client: batches of one stream, over any transport of its metadata and bodies."""
+"""The client: reads the batches of one stream, over any transport."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ class Client(BatchReader):
         self._memory = link.memory
         self._returns = link.returns
         whats = ("both",) if link.metadata is link.data else ("metadata", "data")
-        #: What each connection brings.
+        #: Each connection with the part that it carries: "metadata", "data" or "both".
         self._carriers = list(zip(self.connections, whats, strict=True))
         self._limits = limits
         self._incoming = Incoming(limits)
         self._failure: str | None = None
         self.num_bodies_sent: int = 0
-        self._run: Iterator[Message] = iter(())  # messages that came together
+        self._run: Iterator[Message] = iter(())  # the rest of messages that were read together
         self._turn = Lock()
 
     def begin(self, timeout: float | None) -> Self:
-        """Read the schema; `timeout` is how long to wait whenever nothing has arrived, from now on."""
+        """Read the schema; `timeout` is how long this and later calls wait while nothing arrives."""
         self._timeout = timeout
         try:
             if not isinstance(self._next(), SchemaRead):
@@ -90,7 +90,7 @@ class Client(BatchReader):
 
     @property
     def is_complete(self) -> bool:
-        """bool: everything arrived and was decoded."""
+        """bool: all messages have arrived and were decoded."""
         return self._incoming.is_complete
 
     def step(self) -> RecordBatch | SchemaRead | None:
@@ -131,13 +131,13 @@ class Client(BatchReader):
 
     @property
     def wanted(self) -> list[Connection]:
-        """Connections to wait for when `step` had nothing: those that can bring what is missing."""
+        """Connections to wait for when `step` returned None: those that can bring the missing part."""
         return [
             each for each, what in self._carriers if not each.at_end and (what == "both" or self._incoming.wants(what))
         ]
 
     def _receive(self) -> bool:
-        """Take in what is there, up to the next whole message; False: nothing."""
+        """Take in what has arrived, up to the next complete message; return False if nothing has."""
         found = False
         if self._metadata is self._data and self._incoming.is_clear and self._take_run():
             return True
@@ -152,7 +152,8 @@ class Client(BatchReader):
                     try:
                         connection.progress()
                     except ConnectionError as error:
-                        # What it means depends on what was received before. Its traceback leads back here, a cycle.
+                        # `_lost` decides what it means, after everything received is taken in. Without a traceback:
+                        # that would refer back to this frame, a cycle.
                         reason = error.with_traceback(None)
                     frame = connection.receive()
                 while frame is not None:
@@ -165,7 +166,7 @@ class Client(BatchReader):
         return found
 
     def _take_run(self) -> bool:
-        """Take in small messages that came together; False: there are none."""
+        """Take in small messages that arrived together; return False if there are none."""
         with self._data.lock:
             messages = self._data.receive_run(self._incoming.next)
         self._incoming.skip(len(messages))
@@ -174,7 +175,7 @@ class Client(BatchReader):
         return bool(messages)
 
     def _goes_on(self, what: str) -> bool:
-        """Whether another message of this connection is of use before the next one is taken."""
+        """Whether to receive more from this connection before the next message is taken."""
         return not self._incoming.is_ready and (what == "both" or self._incoming.wants(what))
 
     def _lost(self, connection: Connection, what: str, reason: ConnectionError | None) -> None:
@@ -218,7 +219,7 @@ class Client(BatchReader):
         )
 
     def _next(self) -> Any:
-        """Return what the stream says next, waiting for it; None: the end."""
+        """Wait for the next schema or batch and return it; None at the end."""
         arrived, deadline = -1, Deadline(None)
         while True:
             found = self.step()
@@ -265,13 +266,13 @@ class Client(BatchReader):
 
 
 def check_options(limits: Any, timeout: Any) -> None:
-    """Check what clients are told besides the options of a decoder."""
+    """Check the options of clients that are not those of a decoder."""
     instance_of("limits", limits, (Limits, type(None)))
     seconds("timeout", timeout)
 
 
 def _uris(uri: Any) -> list[DissociatedUri]:
-    """One URI for both streams, or one for the metadata and one for the data, in this order."""
+    """Return one URI for both streams, or one for the metadata and one for the data, in this order."""
     given = list(uri) if isinstance(uri, (list, tuple)) else [uri]
     for each in given:
         if isinstance(each, str):
@@ -305,12 +306,12 @@ def connect(
     Parameters
     ----------
     uri : str, DissociatedUri, or a pair of them
-        Of the server; a pair: of the metadata and of the data.
+        The URI of the server, or a pair: one for the metadata and one for the data.
     ident : str or bytes
-        Which stream: whatever the server understands, for example the ticket of a Flight endpoint.
+        The name of the stream, as the server understands it, for example the ticket of a Flight endpoint.
     timeout : float or None, default 60
-        Seconds to wait for the server whenever nothing arrives: more for a source that computes longer than that
-        before its next batch; None: for ever.
+        Seconds to wait for the server while nothing arrives; set more for a source that takes longer to compute
+        its next batch; None: for ever.
     **keywords
         Those of `arrowipc.options.DecodeOptions`.
 
@@ -328,8 +329,8 @@ def connect(
     TimeoutError
         The server does not answer.
     OSError
-        No server listens at the address. `ConnectionRefusedError`: or the server is full. `PermissionError`: it
-        belongs to another user, and one of the two shares memory with processes of its own user only.
+        No server listens at the address (`ConnectionRefusedError`, also if the server is full), or the server belongs
+        to another user, and one of the two shares memory only with processes of its own user (`PermissionError`).
     """
     options = DecodeOptions(keywords)
     check_options(options.limits, timeout)
@@ -341,16 +342,16 @@ def connect(
 class Channel(Closing):
     """Connections to a server that are kept, for streams that are read one after the other.
 
-    A stream that was read to its end leaves its connection to the next one, and with it the way into the
-    server's memory; streams that are read side by side have one each.
+    When a stream was read to its end, the next one uses its connection and its access to the server's memory;
+    streams that are read at the same time have a connection each.
 
     Parameters
     ----------
     uri : str, DissociatedUri, or a pair of them
-        Of the server; a pair: of the metadata and of the data.
+        The URI of the server, or a pair: one for the metadata and one for the data.
     limits : Limits, optional
     timeout : float or None, default 60
-        As of `connect`.
+        As for `connect`.
 
     Examples
     --------
@@ -383,7 +384,7 @@ class Channel(Closing):
         return Client(link, decoder, options.limits, keep=self._put_back).begin(self._timeout)
 
     def _ask(self, ident: bytes) -> Link:
-        """Ask for a stream over a connection that waits for the next one, else over a new one."""
+        """Ask for a stream over an idle connection, or over a new one if there is none."""
         while True:
             try:
                 link = self._idle.pop()
@@ -395,7 +396,7 @@ class Channel(Closing):
                     return link
             except OSError:
                 pass
-            link.close(broken=True)  # the server went, and what we held of its memory with it
+            link.close(broken=True)  # the server is gone, so its memory cannot be given back
 
     def _put_back(self, link: Link) -> None:
         self._idle.append(link)

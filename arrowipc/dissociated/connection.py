@@ -1,6 +1,6 @@
-"""One end of a connection, as every transport offers it: tagged and untagged messages, without waiting.
+"""The interface of transports: one end of a connection for tagged and untagged messages, which never waits.
 
-Readers and servers decide when to wait and for what; transports only ever do what goes at once.
+Readers and servers decide when to wait and for what; transports only do what is possible without waiting.
 """
 
 from __future__ import annotations
@@ -27,55 +27,55 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.memory.address_pairs import Pairs
     from arrowipc.limits import Limits
 
-#: Takes a message and the memory of its body; returns the (start, end) of what will be read of it; None: all.
+#: Takes a message and the memory of its body; returns the ranges (start, end) of it that will be read; None: all.
 Reads = Callable[["Message", Any], Sequence[tuple[int, int]] | None]
 
-#: Seconds that a client waits for its server whenever nothing arrives, if it is not told otherwise.
+#: Seconds that a client waits for its server by default while nothing arrives.
 TIMEOUT = 60.0
-#: What helps if the server only takes long.
+#: Advice for errors, in case that the server is only slow.
 LONGER = " (timeout= waits longer, None for ever)"
-#: Bytes in a second that a body has at least, if nothing tells how much of it came before all is there.
+#: Bytes per second that a peer must send at least, for transports that do not report how much of a body has arrived.
 SLOWEST = 1 << 20
-#: Milliseconds of one call of `poll`, which takes no more than a C int of them.
+#: Milliseconds of one call of `poll`, which takes a C int.
 LONGEST_POLL = 1 << 30
 
 
 class Frame(NamedTuple):
-    """A message that arrived."""
+    """A message that has arrived."""
 
     tag: int | None  #: None: untagged
     data: Any  #: bytes-like
-    handles: tuple[int, ...] = ()  #: file descriptors that came with it; the receiver's from now on
+    handles: tuple[int, ...] = ()  #: file descriptors that came with it; the receiver must close them
 
 
 class Connection(Closing, ABC):
     """One end of a connection."""
 
-    #: Seconds after which to look although `fileno` tells of nothing: not every library tells of everything.
+    #: Seconds after which to call `progress` even if `fileno` is not readable: some libraries do not report everything.
     poll_interval: float = math.inf
 
     def __init__(self, name: str) -> None:
         self.name = name  # of the peer, for errors
-        #: Whoever calls `send`, `progress` or `receive` holds it, if more than one thread does.
+        #: Callers of `send`, `progress` and `receive` must hold it if they are in more than one thread.
         self.lock: threading.RLock = threading.RLock()
-        #: Other messages follow at once: `send` may keep what it is given until `uncork`.
+        #: Other messages follow soon: `send` may hold messages back until `uncork`.
         self.corked: bool = False
-        #: Grows whenever something arrives.
+        #: A count that grows whenever something arrives.
         self.arrived: int = 0
         self._inbox: deque[Frame] = deque()
         self._ended = False  # the peer is gone
         self._closed = False
 
     def _count_arrived(self, count: int = 1) -> None:
-        """Count bytes that arrived, or messages where the transport tells of nothing else."""
+        """Count bytes that arrived, or messages if the transport reports only these."""
         self.arrived += count
 
     @abstractmethod
     def send(self, tag: int | None, stretches: Sequence[Any], handles: Sequence[int] = ()) -> None:
-        """Queue a message, and send what can be sent without waiting.
+        """Queue a message, and send as much as possible without waiting.
 
         The stretches are the consecutive parts of the message; they must not change as long as
-        `unsent` counts them. The handles are borrowed until then.
+        `unsent` counts them. Until then the handles must stay open; the caller closes them.
         """
 
     def send_messages(self, number: int, messages: list[Message], role: str = "both") -> None:
@@ -88,7 +88,7 @@ class Connection(Closing, ABC):
             number = (number + 1) % NUMBERS
 
     def uncork(self) -> None:
-        """Send what was kept while `corked` was true, and keep nothing from now on."""
+        """Send the messages that were held back while `corked` was true; later ones are sent at once."""
         self.corked = False
 
     @property
@@ -101,75 +101,75 @@ class Connection(Closing, ABC):
         """Send and receive as much as possible without waiting."""
 
     def receive(self) -> Frame | None:
-        """Return the next message that arrived, or None: none so far."""
+        """Return the next message that has arrived, or None."""
         return self._inbox.popleft() if self._inbox else None
 
     def receive_run(self, number: int) -> list[Message]:
-        """Return the next complete messages, from `number` on; empty: use `receive` for the next one.
+        """Return the next complete messages, from `number` on; if the list is empty, `receive` returns the next part.
 
-        For a stream whose metadata and bodies both come over this connection.
+        Only for a stream whose metadata and bodies both come over this connection.
         """
         return []
 
-    def expect(self, number: int | None) -> None:  # most take what comes, in its order
-        """Say which message waits for its body; a transport that can look for it takes it first.
+    def expect(self, number: int | None) -> None:  # most transports receive in order of arrival
+        """Say which message waits for its body; a transport that can search for a body receives this one first.
 
-        Bodies are found by the low 32 bits of their tags.
+        The number is the low 32 bits of the body's tag.
         """
 
     @property
     def at_end(self) -> bool:
-        """Whether the peer is gone, and everything that came from it was received."""
+        """Whether the peer is gone, and everything that it sent was received."""
         return (self._ended or self._closed) and not self._inbox
 
     @property
     def reason(self) -> int | None:
-        """Why the peer ended the connection (`protocol.Reason`), where the transport tells."""
+        """Why the peer ended the connection (`protocol.Reason`), if the transport reports it."""
         return None
 
-    def refuse(self, reason: int) -> None:  # a transport that is not ours has no message for it
-        """Send the reason why the connection will be closed, if that needs no waiting."""
+    def refuse(self, reason: int) -> None:  # only transports with arrowipc's own framing have a message for it
+        """Send the reason why the connection will be closed, if that is possible without waiting."""
 
     @property
     def arriving(self) -> int:
-        """Bytes that a message takes which has begun to arrive, and is not whole; 0: there is none."""
+        """Bytes of a message of which only a part has arrived; 0 if there is none."""
         return 0
 
     @property
     def allowance(self) -> float:
-        """Seconds more to wait for what arrives, where the transport does not tell how much of it came."""
+        """Seconds more to wait for a message, for transports that do not report how much of it has arrived."""
         return 0.0
 
-    def interrupt(self) -> None:  # see the transports
-        """Wake the thread that waits for `fileno`, from any thread; nothing needs to arrive afterwards."""
+    def interrupt(self) -> None:  # transports implement it
+        """Wake the thread that waits for `fileno`, from any thread; nothing needs to be received after that."""
 
     @abstractmethod
     def fileno(self) -> int:
-        """Return what to wait on with `select.poll`, after `prepare_wait`."""
+        """Return the descriptor to wait on with `select.poll`, after `prepare_wait`."""
 
     def prepare_wait(self) -> bool:
-        """Get ready to wait on `fileno`; False: there is something to do already."""
+        """Get ready to wait on `fileno`; return False if there is something to do already."""
         return True
 
     @property
     def wants_write(self) -> bool:
-        """Whether `fileno` becomes writable when more can be sent, so that one waits for that too."""
+        """Whether to wait also until `fileno` is writable, because messages are unsent."""
         return False
 
     def push(self) -> None:
         """Send as much as possible without waiting, and receive nothing: for a second thread.
 
-        A transport that cannot do the one without the other has to wake whoever waits for its `fileno`, or a
-        message that this received would not be seen before the next one.
+        A transport that cannot send without receiving has to wake the thread that waits for its `fileno`: otherwise
+        that thread would not see a message received here before the next one arrives.
         """
         self.progress()
 
     @abstractmethod
     def close(self) -> None:
-        """End the connection; what is unsent is lost. More than one call does nothing more."""
+        """End the connection; unsent messages are lost. Further calls do nothing."""
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything is sent; what arrives meanwhile is left to the receiving thread."""
+        """Wait until everything is sent; receiving is left to the other thread."""
         deadline = Deadline(timeout)
         while True:
             with self.lock:
@@ -182,15 +182,15 @@ class Connection(Closing, ABC):
 
 
 class Listener(ABC):
-    """Where a transport waits for clients."""
+    """The interface of transports for waiting for clients."""
 
     @abstractmethod
     def accept(self) -> Connection | None:
-        """Return a connection to the next client; None: no client is waiting."""
+        """Return a connection to the next client; None if no client is waiting."""
 
     @abstractmethod
     def fileno(self) -> int:
-        """Return what to wait on with `select.poll` for the next client."""
+        """Return the descriptor to wait on with `select.poll` for the next client."""
 
     @abstractmethod
     def close(self) -> None:
@@ -198,10 +198,10 @@ class Listener(ABC):
 
 
 class PeerMemory(ABC):
-    """A client's way into memory that its server tells of (body type 1)."""
+    """A client's access to memory of its server (body type 1)."""
 
     def accept(self, handles: Sequence[int], body: Any) -> None:
-        """Take the file descriptors that came with a body; the caller must close them."""
+        """Take the file descriptors that came with a body, and close them."""
         for handle in handles:
             os.close(handle)
 
@@ -209,10 +209,10 @@ class PeerMemory(ABC):
     def message(
         self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
     ) -> Message:
-        """Return a message whose body is what the pairs tell of.
+        """Return a message whose body is the memory at the pairs' addresses.
 
-        `returned` is called once with the addresses of the pairs when the memory is needed no longer, in any thread;
-        before this returns if bytes were copied. `reads` says which bytes have to be copied.
+        `returned` is called once with the addresses of the pairs when the memory is no longer used, in any thread;
+        if bytes are copied, before this method returns. `reads` says which bytes have to be copied.
         """
 
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
@@ -220,34 +220,34 @@ class PeerMemory(ABC):
 
 
 class Placed(NamedTuple):
-    """A body that a server put where its client reaches it."""
+    """A body that a server put into memory that its client can read."""
 
     pairs: bytes  #: the body of type 1
-    addresses: Sequence[int]  #: the leases that the client holds from now on, one per pair that is not empty
+    addresses: Sequence[int]  #: the leases that the client gets, one per pair that is not empty
     handles: Sequence[int] = ()  #: file descriptors to send along
 
 
 class OfferedMemory(ABC):
     """A server's memory that clients may read by themselves (body type 1)."""
 
-    #: What clients are told in `remote_handle`; None: it comes with the bodies.
+    #: The `remote_handle` of the server's URI; None: clients get access with the bodies.
     remote_handle: bytes | None = None
-    #: Whether `hold` does anything.
+    #: Whether `hold` moves bodies into this memory.
     holds: bool = False
 
     def stored(self, path: str) -> Any:
-        """Return what to open instead of a file at `path` whose bodies are in this memory; default: the path."""
+        """Return the object to open for the file at `path`, if its bodies are in this memory; else the path."""
         return path
 
     @abstractmethod
     def place(self, message: Message, connection: Connection) -> Placed | None:
-        """Put a body where the client at the other end reaches it; None: it has to be sent."""
+        """Put a body where the client at the other end can read it; None if it has to be sent."""
 
     def hold(self, messages: Iterable[Message], sparing: bool = False) -> list[Message]:
-        """Return the same messages with bodies where clients reach them: `place` has nothing to copy then.
+        """Return the same messages with their bodies in this memory, so that `place` does not copy them.
 
-        They stay there as long as any of the messages, or of what was decoded from them, is there. `sparing`: only
-        bodies that would not be sent, within `capacity`. OSError: there is no room. Default: the messages as they are.
+        A body stays there as long as its message, or anything decoded from it, exists. `sparing`: only bodies that
+        would not be sent, within `capacity`. OSError: there is no room. By default, return the messages as they are.
         """
         return list(messages)
 
@@ -260,7 +260,7 @@ class OfferedMemory(ABC):
         """Take back leases of a client that is gone. It may still read, so the memory is not used again."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to take back
-        """Offer no more; clients that read keep what they have."""
+        """Offer no more memory; clients can still read what they hold."""
 
 
 def seconds(name: str, value: Any) -> float | None:
@@ -273,7 +273,7 @@ def seconds(name: str, value: Any) -> float | None:
 
 
 class Deadline:
-    """A point in time to wait for, or none."""
+    """A point in time at which waiting ends, or never."""
 
     def __init__(self, timeout: float | None, more: float = 0.0) -> None:
         self.timeout: float = math.inf if timeout is None else timeout + more
@@ -281,7 +281,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds, not below 0; infinity where there is none."""
+        """Seconds until the deadline, not below 0; infinity if there is none."""
         return max(0.0, self._at - time.monotonic())
 
     def check(self, for_what: str) -> None:
@@ -291,16 +291,16 @@ class Deadline:
 
 
 def registered(owner: object, make: Callable[..., int], *arguments: Any) -> tuple[int, weakref.finalize[Any, Any]]:
-    """Make a descriptor, and return what closes it, with its owner at the latest: known before it is there."""
+    """Make a descriptor; return it and a finaliser of `owner` that closes it, which is registered before it is made."""
     made: list[int] = []
     end = weakref.finalize(owner, list, map(os.close, made))
     end.atexit = False
-    made.extend(map(make, *zip(arguments)))  # one call of C, as closing is: no interrupt comes in between
+    made.extend(map(make, *zip(arguments)))  # making and closing are one C call each: no interrupt comes in between
     return made[0], end
 
 
 class Alarm:
-    """Ends the waiting of any number of threads, for good: a descriptor that becomes readable."""
+    """A descriptor that becomes readable, and stays so: it ends the waiting of any number of threads."""
 
     def __init__(self) -> None:
         self._reader, self._writer = socket.socketpair()
@@ -308,18 +308,18 @@ class Alarm:
         self.is_ringing: bool = False
 
     def ring(self) -> None:
-        """Wake all waiting threads, now and whenever one waits again; a forked child wakes none."""
+        """Wake all threads that wait, now or later; in a forked child, wake none."""
         if not self.is_ringing:
             self.is_ringing = True
             if self._process == os.getpid():
-                self._writer.send(b"\0")  # closing it would not do: a forked child may have it too
+                self._writer.send(b"\0")  # closing the writer does not suffice: a forked child may have a copy
 
     def fileno(self) -> int:
-        """Return what to wait on."""
+        """Return the descriptor to wait on."""
         return self._reader.fileno()
 
     def close(self) -> None:
-        """Close the descriptors; no thread may be waiting any more."""
+        """Close the descriptors; no thread may still be waiting."""
         self.is_ringing = True
         self._reader.close()
         self._writer.close()
@@ -335,7 +335,7 @@ def wait(
 ) -> None:
     """Wait until at least one of the connections can do something, or the alarm rings.
 
-    With `sending`, only for room to send where the two can be told apart: somebody else receives.
+    With `sending`, wait only for room to send, if the transport can tell: another thread receives.
     """
     if not connections and alarm is None:
         return
@@ -360,7 +360,7 @@ def wait(
 
 
 class Endpoint(NamedTuple):
-    """What a server listens on, and what its URI says about that."""
+    """A server's listener, the parts of its URI, and its memory."""
 
     listener: Listener
     scheme: str

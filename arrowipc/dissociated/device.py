@@ -1,4 +1,4 @@
-"""Streams whose bodies stay on a device: what a client with a device-aware transport works with."""
+"""Streams whose bodies stay on a device: the classes for a client with a device-aware transport."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Arrow Flight as the control plane: where a dissociated stream is to be had, and DoGet where none is.
+"""Arrow Flight as the control plane: it names the locations of dissociated streams; without any, DoGet is used.
 
-It needs pyarrow, and only inside of its functions: Flight is gRPC, and pyarrow is where Python has it.
+Only functions import pyarrow, Python's implementation of Flight.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
     from arrowipc.schemas import Schema
 
-#: Flight's way to say: ask me, by DoGet, over the connection that you have.
+#: Flight's location for "use DoGet over the existing connection".
 REUSE_CONNECTION = "arrow-flight-reuse-connection://?"
 
 
@@ -38,12 +38,12 @@ REUSE_CONNECTION = "arrow-flight-reuse-connection://?"
 
 
 def ways(uris: Sequence[str], schemes: Collection[str] = SCHEMES) -> tuple[list[tuple[DissociatedUri, ...]], list[str]]:
-    """Find the locations of an endpoint that we support, in their order; each has one URI or two.
+    """Return the supported locations of an endpoint, in their order, and the problems of the others.
 
-    Flight says that any location will do. The reference server of Dissociated IPC puts two into one endpoint,
-    the metadata's and the data's, with nothing to tell them from two of the former kind but their want_data;
-    so exactly two that differ there and say nothing of `streams` are such a pair. Returned are ways of one URI or of
-    (metadata, data), and what is wrong with the locations that are none.
+    A result is one URI for both streams, or a pair (metadata, data). According to Flight, any location of an endpoint
+    serves the whole of it. But the reference server of Dissociated IPC puts two locations into one endpoint, one for
+    the metadata and one for the data, which differ only in want_data. Therefore exactly two URIs that differ in
+    want_data and have no `streams` are such a pair.
     """
     spoken: list[tuple[DissociatedUri, bool]] = []
     problems = []
@@ -80,7 +80,7 @@ class FlightReader(BatchReader):
     Attributes
     ----------
     sources : list of str
-        How each endpoint so far was read: its dissociated URIs, or "DoGet" and where.
+        How each endpoint so far was read: its dissociated URIs, or "DoGet" and the location.
     """
 
     __slots__ = ("_current", "_options", "_rest", "_schema", "sources")
@@ -94,7 +94,7 @@ class FlightReader(BatchReader):
         self._schema = schema if self._current is None else self._current.schema
 
     def _next_endpoint(self) -> Any:
-        """Return a reader of the next endpoint; None: there is none."""
+        """Return a reader of the next endpoint; None if there is none."""
         endpoint = next(self._rest, None)
         if endpoint is None:
             return None
@@ -112,7 +112,7 @@ class FlightReader(BatchReader):
     def __iter__(self) -> Iterator[RecordBatch]:
         self._check_open()
         while self._current is not None:
-            # No `yield from`: it would close what it reads from with this generator, after any batch.
+            # No `yield from`: it would close the reader when this generator is closed, after any batch.
             for batch in self._current:  # noqa: UP028
                 yield batch
             self._close_current()
@@ -126,7 +126,7 @@ class FlightReader(BatchReader):
                 )
 
     def read_next_batch(self) -> RecordBatch:
-        """Return the next batch; errors are those of `Client`, by DoGet an OSError or a FormatError."""
+        """Return the next batch; errors are those of `Client`; with DoGet, an OSError or a FormatError."""
         return next(iter(self))
 
     __next__ = read_next_batch
@@ -160,7 +160,7 @@ def _open_endpoint(
             return connect(way, ticket, **options), ", ".join(map(str, way))
         except (UnsupportedError, OSError) as error:
             problems.append(f"{way[0]}: {error}")
-            failure = error.with_traceback(None)  # it leads back here, a cycle
+            failure = error.with_traceback(None)  # the traceback refers to this frame, a cycle
     for uri in uris:
         if uri.startswith("grpc"):
             import pyarrow.flight as fl
@@ -185,9 +185,9 @@ def _text_of(location: Any) -> str:
 
 
 class DoGet:
-    """The batches of one DoGet as ours, over the memory in which pyarrow received them.
+    """The batches of one DoGet as RecordBatches, over the memory in which pyarrow received them.
 
-    A thread waits for the server, and is left behind after the timeout: gRPC has timeouts for whole calls only.
+    A thread waits for the server, and is abandoned after the timeout: gRPC has timeouts for whole calls only.
     """
 
     def __init__(self, client: Any, owned: bool, ticket: Any, call_options: Any, options: dict[str, Any]) -> None:
@@ -229,7 +229,7 @@ class DoGet:
 
 
 def _take_steps(steps: Iterator[Any], wanted: SimpleQueue[bool], answers: SimpleQueue[Any]) -> None:
-    """Put what a step yields or raises into a queue whenever one is wanted."""
+    """Put the result or the exception of the next step into a queue whenever one is wanted."""
     while wanted.get():
         try:
             answers.put(next(steps, None))
@@ -238,7 +238,7 @@ def _take_steps(steps: Iterator[Any], wanted: SimpleQueue[bool], answers: Simple
 
 
 def _steps(client: Any, ticket: Any, call_options: Any, options: dict[str, Any]) -> Iterator[Any]:
-    """Yield the call, the schema and the batches, which take the way of every reader, for what options mean there."""
+    """Yield the call, the schema and the batches; these pass a `StreamDecoder`, which applies the options."""
     call = client.do_get(ticket, call_options)
     yield call
     columns, validate, limits = options.get("columns"), options.get("validate", "full"), options.get("limits")
@@ -251,7 +251,7 @@ def _steps(client: Any, ticket: Any, call_options: Any, options: dict[str, Any])
 
 
 def _raise_as_ours(error: BaseException) -> Any:
-    """Raise what went wrong in Flight as what it is here: the peer or the way to it failed."""
+    """Raise an exception of Flight as the exception class that this module documents."""
     if isinstance(error, (ArrowIpcError, OSError)):
         raise error
     import pyarrow as pa
@@ -278,18 +278,18 @@ def from_flight(
     Parameters
     ----------
     info : pyarrow.flight.FlightInfo or FlightEndpoint
-        Of a FlightInfo all endpoints, one after the other.
+        Of a FlightInfo, all endpoints are read, one after another.
     client : pyarrow.flight.FlightClient, optional
-        The one that `info` came from, for DoGet. Locations that begin with ``grpc`` need none.
+        The client that `info` came from, for DoGet. Locations that begin with ``grpc`` do not need it.
     schemes : collection of str
-        Of the locations that may be used besides DoGet. Who runs the Flight server says where this process
-        connects to, also on its own host; for servers that are not trusted with that: ``schemes=()``.
+        The schemes of locations that may be used besides DoGet. The Flight server decides where this process
+        connects to, also on its own host; if it is not trusted with that, pass ``schemes=()``.
     flight_options : dict, optional
-        Of `pyarrow.flight.connect`, for those locations.
+        Options of `pyarrow.flight.connect`, for locations that begin with ``grpc``.
     call_options : pyarrow.flight.FlightCallOptions, optional
-        Of DoGet, for example a timeout of the whole call.
+        Options of DoGet, for example a timeout of the whole call.
     **options
-        `columns`, `validate`, `limits`, `use_threads`, `ensure_native_endian`, `timeout`: as of `connect`.
+        `columns`, `validate`, `limits`, `use_threads`, `ensure_native_endian`, `timeout`: as for `connect`.
 
     Returns
     -------
@@ -301,11 +301,11 @@ def from_flight(
     UnsupportedError
         There is no location that can be read; it says why for each.
     FormatError
-        What the server sends is broken, or it does not know the stream.
+        The server sends invalid data, or does not know the stream.
     TimeoutError
         The server of the last location does not answer.
     OSError
-        Nobody listens at any location, or DoGet failed.
+        No server listens at any location, or DoGet failed.
     """
     check_names("from_flight", options, {**DecodeOptions.defaults, **(connect.__kwdefaults__ or {})})
     if hasattr(info, "endpoints"):
@@ -325,20 +325,20 @@ def from_flight(
     return FlightReader(endpoints, schema, every)
 
 
-# -- for servers of Flight ------------------------------------------------------------
+# -- for Flight servers ---------------------------------------------------------------
 
 
 def locations(*servers: Server, separate: bool = False, do_get: bool = False) -> list[str]:
-    """Return where the streams of dissociated servers are to be had, for a FlightEndpoint.
+    """Return the locations of dissociated servers, for a FlightEndpoint.
 
     Parameters
     ----------
     *servers : Server
-        All of the same streams, over different transports; the best first.
+        Servers of the same streams, over different transports; the best first.
     separate : bool, default False
-        Metadata and data over a connection each: what the C++ reference client wants.
+        Use a connection each for metadata and data, as the C++ reference client requires.
     do_get : bool, default False
-        Add that DoGet works too.
+        Add a location that says that DoGet works too.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A client's link to a server: connections, access to its memory, and addresses that are returned."""
+"""A client's link to a server: connections, access to the server's memory, and the return of addresses."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.uri import DissociatedUri
     from arrowipc.limits import Limits
 
-#: So many addresses go out at once, in one message; fewer wait for others, for so many seconds.
+#: Addresses that are sent in one message without waiting; fewer wait GATHERING_TIME seconds for others.
 MANY = 512
 GATHERING_TIME = 0.001
-#: Seconds that the end of the process waits for memory that was let go of to be given back.
+#: Seconds that the end of the process waits until released memory is given back.
 EXIT_TIMEOUT = 0.5
-#: Seconds that a server has to take what is given back; then its connection ends, and the leases with it.
+#: Seconds that a server has to receive the addresses; after that its connection ends, and the leases with it.
 RETURN_TIMEOUT = 60.0
 
 
@@ -36,14 +36,14 @@ class Returns:
     def __init__(self, connection: Connection, tag: int | None) -> None:
         self._connection = connection
         self._tag = tag
-        # Addresses to give back; a lock to release once those before it are given back; None: `finish` was
-        # called. The lock is bare: an event of the standard library stays locked, for whoever sets it too,
-        # where the end of its `with` finds no memory.
+        # Addresses to give back; a lock to release once the addresses before it are given back; None: `finish` was
+        # called. The lock is a bare one: a threading.Event would stay locked, also for the thread that sets it, if
+        # the end of its `with` block fails for lack of memory.
         self._queue: queue.SimpleQueue[list[int] | LockType | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._held = 0  # addresses
-        self._last = False  # the connection ends when nothing is held any more
-        self._gone = False  # the server takes nothing back any more
+        self._last = False  # close the connection as soon as nothing is held any more
+        self._gone = False  # addresses can no longer be sent to the server
         self._lock = threading.Lock()
         self.is_unsure = False
 
@@ -60,12 +60,12 @@ class Returns:
                 _running.add(self)
 
     def returned(self, addresses: list[int]) -> None:
-        """Note that nothing reads these addresses any more; neither blocks nor raises."""
+        """Note that nothing reads these addresses any more. This neither blocks nor raises."""
         if addresses and self._tag is not None:
             self._queue.put(addresses)
 
     def deliver(self) -> None:
-        """Wait briefly until released memory is returned, because a daemon thread stops with the process."""
+        """Wait briefly until released memory is returned; the daemon thread would stop with the process."""
         delivered = allocate_lock()
         delivered.acquire()
         self._queue.put(delivered)
@@ -78,8 +78,8 @@ class Returns:
                 try:
                     self._give_back(together)
                 except Exception:
-                    # The server is gone, or we cannot: leases end with the connection. What the server said
-                    # before is still to be read.
+                    # The server is gone, or sending failed: leases end with the connection. Do not close it here:
+                    # data that the server sent before may still have to be read.
                     self._gone = True
             for lock in delivered:
                 lock.release()
@@ -89,12 +89,12 @@ class Returns:
                     return self._close()
 
     def _collect(self) -> tuple[list[int], list[LockType]]:
-        """Wait for addresses, and take all that have arrived by then."""
+        """Wait for addresses, then take all that are in the queue."""
         together: list[int] = []
         delivered: list[LockType] = []
         item = self._queue.get()
         if not (item is None or self._last):
-            time.sleep(GATHERING_TIME)  # a stream of small bodies would wake this thread for each of them
+            time.sleep(GATHERING_TIME)  # else a stream of small bodies would wake this thread for each of them
         while True:
             if isinstance(item, LockType):
                 delivered.append(item)
@@ -114,7 +114,7 @@ class Returns:
         self._connection.flush(RETURN_TIMEOUT)
 
     def finish(self) -> None:
-        """Close the connection as soon as everything was given back; if that is unsure, now."""
+        """Close the connection as soon as all addresses are given back, or now if that may fail (`is_unsure`)."""
         with self._lock:
             self._last = True
             self._gone = self._gone or self.is_unsure
@@ -123,16 +123,16 @@ class Returns:
             self._queue.put(None)
 
     def drop(self) -> None:
-        """Do what `finish` does, from a finaliser: in the middle of anything, even of what holds our lock."""
+        """Like `finish`, but for a finaliser: it takes no lock, because this thread may hold the lock already."""
         self._last = True
-        if self._thread is None:  # then nobody else knows the connection, and nobody leases any more
+        if self._thread is None:  # then there are no leases, and nothing else uses the connection
             self._close()
             return
         self._gone = self._gone or self.is_unsure
         self._queue.put(None)
 
 
-#: Those that have a thread.
+#: The instances that have a thread.
 _running: weakref.WeakSet[Returns] = weakref.WeakSet()
 
 
@@ -143,7 +143,7 @@ def _deliver_all() -> None:
 
 
 class Link:
-    """The connections to a server, for one stream after the other."""
+    """The connections to a server, for one stream after another."""
 
     def __init__(
         self,
@@ -159,15 +159,15 @@ class Link:
         self.memory = memory
         self.returns: Returns = Returns(data, free_data)
         self._requests = requests
-        # A reader that nobody closes ends with its last reference; nothing below may lead back to it.
+        # A link that is not closed ends with its last reference; so the arguments must not refer to it.
         self._finaliser = weakref.finalize(self, _let_go, self.connections, memory, self.returns.drop)
         self._finaliser.atexit = False
 
     @classmethod
     def open(cls, uris: Sequence[DissociatedUri], ident: bytes, limits: Limits | None, timeout: float | None) -> Link:
-        """Connect to one server of both streams, or to one for the metadata and one for the data, and ask.
+        """Connect to one server for both streams, or to one for the metadata and one for the data; ask for a stream.
 
-        Each connection is asked as soon as it stands: a server may wait for that before it takes another.
+        Each connection is asked as soon as it is made: a server may wait for the request before it accepts the next.
         """
         opened: list[Connection] = []
         memory: PeerMemory | None = None
@@ -205,14 +205,14 @@ class Link:
         return True
 
     def close(self, broken: bool = False) -> None:
-        """End the connections; that of the data stays open while batches use memory of the server."""
+        """Close the connections; the one for the data stays open while batches use memory of the server."""
         self.returns.is_unsure = self.returns.is_unsure or broken
         if self._finaliser.detach() is not None:
             _let_go(self.connections, self.memory, self.returns.finish)
 
 
 def _let_go(connections: Sequence[Connection], memory: PeerMemory | None, end: Callable[[], None]) -> None:
-    """Close what a link has, except for the connection of the data: `end` (of its `Returns`) closes that."""
+    """Close all parts of a link; `end`, a method of its `Returns`, closes the connection for the data."""
     for connection in connections[:-1]:
         connection.close()
     if memory is not None:
@@ -221,7 +221,7 @@ def _let_go(connections: Sequence[Connection], memory: PeerMemory | None, end: C
 
 
 def why_it_ended(connection: Connection, error: OSError) -> Exception:
-    """Return what the server said before it ended the connection; where it said nothing, the error itself."""
+    """Return the error for the reason that the server gave before it ended the connection; `error` if it gave none."""
     with connection.lock, contextlib.suppress(OSError, ArrowIpcError):
         connection.progress()
     return error if connection.reason is None else refusal(connection.reason)

@@ -1,8 +1,8 @@
-"""The rules of the Dissociated IPC protocol, sans I/O: what the messages say, and in which order they count.
+"""The rules of the Dissociated IPC protocol, without I/O: the contents of messages, and their order.
 
-The protocol is experimental upstream; everything that follows its text is in this file. It knows of bytes,
-numbers and order, and of no socket, no memory and no Arrow data: `Incoming` pairs metadata with bodies for
-one client, `Outgoing` numbers them for one server, `Leases` keeps the books about memory handed out.
+The protocol is experimental upstream; everything that follows its text is in this file. The file handles bytes,
+numbers and order, but no sockets, no memory and no Arrow data: `Incoming` pairs metadata with bodies for
+one client, `Outgoing` numbers them for one server, `Leases` counts the memory that a client holds.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from arrowipc.decode.framing import message_kind
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 
-#: Clients find the body of a message by these bits of its tag.
+#: The bits of a body's tag that are the number of its message.
 SEQUENCE_MASK = 0x0000_0000_FFFF_FFFF
 RESERVED_MASK = 0x00FF_FFFF_0000_0000
 TYPE_SHIFT = 56
 
-#: Sequence numbers roll over; more than half of them ahead is behind.
+#: Sequence numbers wrap around; a number that is WINDOW or more ahead counts as behind.
 NUMBERS = 1 << 32
 WINDOW = 1 << 31
 #: The number of a stream's first message, its schema.
@@ -32,7 +32,7 @@ END_OF_STREAM = 0
 METADATA = 1
 PREFIX = struct.Struct("<BI")
 
-#: The protocol has no message for this.
+#: Words for a refusal: the protocol has no message that says why.
 REFUSED = (
     "it does not know the stream that was asked for, could not read it, or serves too many others; it did "
     "not say which, and its errors may"
@@ -52,7 +52,7 @@ class BodyType(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why a server ended a connection, where the transport can tell: the protocol itself cannot."""
+    """Why a server ended a connection, if the transport can say so; the protocol itself cannot."""
 
     UNKNOWN = 1
     FULL = 2
@@ -89,7 +89,7 @@ def words_of(reason: int) -> str:
     return REASONS.get(reason, f"for reason {reason}, which this version does not know")
 
 
-# -- what messages say ---------------------------------------------------------------------------------------
+# -- the contents of messages --------------------------------------------------------------------------------
 
 
 def metadata_prefix(number: int) -> bytes:
@@ -103,7 +103,7 @@ def end_of_stream(number: int) -> bytes:
 
 
 def parse_metadata(data: Any) -> tuple[int, memoryview | None]:
-    """Read an untagged message: its number, and the metadata; None: there is no metadata from this number on."""
+    """Read an untagged message: return its number and the metadata; None if the stream ends before this number."""
     view = memoryview(data).cast("B")
     if len(view) < PREFIX.size:
         raise FormatError(f"a metadata message has a prefix of 5 bytes, this one has {len(view)} in all")
@@ -123,7 +123,7 @@ def body_tag(number: int, body_type: BodyType) -> int:
 
 
 def split_tag(tag: int) -> tuple[int, BodyType]:
-    """Read the tag of a body: the number of its message, and its type."""
+    """Return the number of the message and the type of the body that a tag contains."""
     if tag <= SEQUENCE_MASK:
         return tag, BodyType.PACKED
     number, kind = tag & SEQUENCE_MASK, tag >> TYPE_SHIFT
@@ -149,7 +149,7 @@ def check_tags(want_data: int, free_data: int | None) -> None:
 def check_offered_tag(tag: int) -> None:
     """Check a tag that a server is about to offer: it must not look like the tag of a body.
 
-    Other servers choose what they like, and are believed: their tags only travel the other way.
+    Tags that other servers offer are not checked: clients only send them, so they cannot be taken for bodies.
     """
     if not 0 <= tag < 1 << 64 or tag >> TYPE_SHIFT <= BodyType.PAIRS or not tag & RESERVED_MASK:
         raise UsageError(
@@ -192,7 +192,7 @@ class Arrival(NamedTuple):
     metadata: Any
     body_type: BodyType
     body: Any
-    #: What the metadata says of it.
+    #: The length of the body according to the metadata.
     body_length: int = 0
 
 
@@ -213,10 +213,10 @@ class Incoming:
         self.next: int = FIRST_NUMBER
         self.end: int | None = None
         self.waiting_bytes: int = 0
-        #: Whether all of the next message is there, to be taken.
+        #: Whether the next message is complete and can be taken.
         self.is_ready: bool = False
         self._metadata: dict[int, Any] = {}
-        self._body_lengths: dict[int, int | None] = {}  # by the metadata; None: the message has no body
+        self._body_lengths: dict[int, int | None] = {}  # from the metadata; None: the message has no body
         self._bodies: dict[int, tuple[BodyType, Any]] = {}
 
     def receive_metadata(self, data: Any) -> None:
@@ -235,7 +235,7 @@ class Incoming:
             self._look()
 
     def _body_length(self, number: int, metadata: Any) -> int | None:
-        """How long the body of a message is, None: it has none. Checks that a stream may have such a message there."""
+        """Return the length of the body of a message, None if it has none; check that its kind is allowed here."""
         try:
             kind, length = message_kind(metadata, self.limits)
         except ArrowIpcError as error:
@@ -253,7 +253,7 @@ class Incoming:
         return length if kind in WITH_BODY else None
 
     def receive_body(self, tag: int, body: Any) -> int:
-        """Take in a tagged message; returns its number."""
+        """Take in a tagged message; return its number."""
         number, body_type = split_tag(tag)
         if number in self._bodies:
             raise FormatError(f"the body of message {number} arrived twice")
@@ -267,13 +267,13 @@ class Incoming:
         return number
 
     def _ahead(self, number: int) -> int:
-        """By how many messages a number is ahead of the next one; negative: behind."""
+        """Return by how many messages a number is ahead of the next one; negative if it is behind."""
         distance = (number - self.next) % NUMBERS
         return distance if distance < WINDOW else distance - NUMBERS
 
     def _check_place(self, number: int, what: str, waiting: int) -> None:
         if number == self.next and self.end is None and waiting < self.max_waiting:
-            return  # almost always
+            return  # the most frequent case
         ahead = self._ahead(number)
         if ahead < 0:
             raise FormatError(
@@ -287,7 +287,8 @@ class Incoming:
                 f"{what} of message {number} arrived while message {self.next} is still missing: more than "
                 f"max_waiting = {self.max_waiting:,} messages would have to wait"
             )
-        # What the others wait for is always welcome, and one body may be longer than all that may wait.
+        # Accept the next message's parts in any case, and others while it is complete: one body may be longer than
+        # `max_waiting_bytes`.
         if ahead and self.waiting_bytes > self.max_waiting_bytes and not self.is_ready:
             raise LimitError(
                 f"{what} of message {number} arrived while message {self.next} is still missing, and "
@@ -309,7 +310,7 @@ class Incoming:
                     raise FormatError(f"the stream ends before message {number}, and {what} of {other} is there")
         self.end = number
 
-    # -- what is there --
+    # -- complete messages --
 
     def _lacks_body(self, number: int) -> bool:
         return self._body_lengths[number] is not None and number not in self._bodies
@@ -340,11 +341,11 @@ class Incoming:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the stream has begun and no message waits: the next data may be the next message."""
+        """Whether the stream has begun and nothing waits: the next bytes may be complete messages in order."""
         return self.next != self.first and not (self._metadata or self._bodies or self.end is not None)
 
     def skip(self, count: int) -> None:
-        """Say that the next messages, batches and dictionaries, were taken elsewhere while it `is_clear`."""
+        """Skip the numbers of messages (batches and dictionaries) that the caller took by itself while `is_clear`."""
         self.next = (self.next + count) % NUMBERS
 
     @property
@@ -354,13 +355,13 @@ class Incoming:
 
     @property
     def metadata_complete(self) -> bool:
-        """Whether no more metadata will arrive: its connection may be closed."""
+        """Whether all metadata has arrived, so that its connection may be closed."""
         return self.end is not None and len(self._metadata) == self._ahead(self.end)
 
     def wants(self, what: str) -> bool:
-        """Whether to receive more "metadata" or "data" now, where each has a connection of its own.
+        """Whether to receive more "metadata" or "data" now, if each has a connection of its own.
 
-        The one that is ahead waits for the other, so that what an honest server sends never hits the bounds.
+        The one that is ahead waits for the other, so that an honest server never exceeds `max_waiting`.
         """
         missing = "data" if self.next in self._metadata else "metadata"
         waiting = self._metadata if what == "metadata" else self._bodies
@@ -370,20 +371,20 @@ class Incoming:
 
     @property
     def wanted_body(self) -> int | None:
-        """The number of the next message without its body, for transports that ask for one by its tag."""
-        for number in self._metadata:  # in order of arrival, which is that of the numbers almost always
+        """The number of the next message whose body is missing, for transports that look for a body by its tag."""
+        for number in self._metadata:  # in order of arrival, which is nearly always the order of numbers
             if self._lacks_body(number):
                 return number
         return None
 
     def lost(self, what: str, reason: int | None = None) -> None:
-        """Say that the connection for "metadata", "data" or "both" is gone: the stream may still be whole."""
+        """Handle the end of the connection for "metadata", "data" or "both"; raise if the stream is incomplete."""
         if self.is_complete or (what == "metadata" and self.metadata_complete):
             return
         number = self.next
         has_schema = number != self.first or bool(self._metadata)
         has_begun = has_schema
-        if what == "data":  # where the first thing to come is the body of the second message
+        if what == "data":  # the first body belongs to the second message
             has_begun = bool(self._bodies) or number not in (self.first, (self.first + 1) % NUMBERS)
         if not has_begun and reason in (Reason.FULL, Reason.OTHER_USER):
             raise refusal(reason)
@@ -394,7 +395,7 @@ class Incoming:
             number = (number + 1) % NUMBERS
         missing = "metadata" if number not in self._metadata else "body"
         if what == "data" and missing == "metadata":
-            return  # the data connection may be done; metadata tells whether it was
+            return  # perhaps all bodies have arrived; the metadata will show whether they have
         raise TruncatedError(
             f"the connection was lost before the {missing} of message {number} arrived"
             + ("" if reason is None else f": the server ended it, {words_of(reason)}")
@@ -411,33 +412,33 @@ class Outgoing:
         self.next: int = FIRST_NUMBER
 
     def number(self, count: int = 1) -> int:
-        """Return the number of the next message, the first of `count`."""
+        """Return the number of the first of the next `count` messages."""
         number = self.next
         self.next = (number + count) % NUMBERS
         return number
 
     def end(self) -> bytes:
-        """Return the message after the last one."""
+        """Return the message that ends the stream."""
         return end_of_stream(self.next)
 
 
 class Leases:
-    """The memory that a client was told of and has not given back: counted, for addresses go out many times."""
+    """Counts, for each address, how often a client was told of it and has not given it back."""
 
     def __init__(self) -> None:
-        self._held: dict[int, int] = {}  # a Counter takes three times as long to forget one
+        self._held: dict[int, int] = {}  # removing an entry of a Counter takes three times as long
         self.unknown: int = 0
 
     def grant(self, addresses: Iterable[int]) -> None:
-        """Note that the client was told of these."""
+        """Count addresses that the client was told of."""
         held = self._held
         for address in addresses:
             held[address] = held.get(address, 0) + 1
 
     def release(self, addresses: Iterable[int]) -> list[int]:
-        """Take addresses back; returns those that were held, each as often as one lease of it ended.
+        """Take addresses back; return those that were held, each as often as one of its leases ended.
 
-        What the client did not hold is counted and ignored: nobody can free what is another's.
+        Addresses that the client did not hold are counted and ignored: a client cannot free another one's memory.
         """
         held, ended = self._held, []
         for address in addresses:
@@ -451,7 +452,7 @@ class Leases:
         return ended
 
     def abandon(self) -> list[int]:
-        """End all leases because the client is gone; returns addresses whose memory must not be used again."""
+        """End all leases because the client is gone; return the addresses, whose memory must not be used again."""
         ended = [address for address, count in self._held.items() for _ in range(count)]
         self._held.clear()
         return ended

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from arrowipc.limits import Limits
 
 
-#: Of URIs.
+#: The schemes of URIs.
 SCHEMES = ("arrowipc+tcp", "arrowipc+unix", "ucx")
-#: What a server knows, and the names of the `transport_options` of each.
+#: Transports of a server -> the names of their `transport_options`.
 TRANSPORTS: dict[str, tuple[str, ...]] = {
     "tcp": (),
     "unix": (),
@@ -29,13 +29,13 @@ TRANSPORTS: dict[str, tuple[str, ...]] = {
 
 
 def check_scheme(scheme: str) -> None:
-    """Refuse a scheme that no transport has."""
+    """Refuse a scheme for which there is no transport."""
     if scheme not in SCHEMES:
         raise UnsupportedError(f"no transport speaks {scheme[:40]!r}: expected one of {', '.join(SCHEMES)}")
 
 
 def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -> tuple[Connection, PeerMemory | None]:
-    """Connect to a server; returns also the way into memory that it tells of."""
+    """Connect to a server; return the connection and the access to the server's memory, or None."""
     check_scheme(uri.scheme)
     if uri.scheme == "ucx":
         from arrowipc.dissociated.transports.ucx import connect_ucx
@@ -53,9 +53,9 @@ def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -
         connection = connect_unix(path, limits, timeout)
     try:
         if uri.remote_handle is not None and uri.scheme == "arrowipc+unix":
-            # Also of what it sends: a name can be taken by anybody who comes first.
+            # Check this even before the server sends anything: another user may have bound the name first.
             check_user(connection)
-        # Nothing is mapped or read before a body refers to it.
+        # Memory is not mapped or read before a body refers to it.
         return connection, open_peer_memory(uri.remote_handle, connection)
     except BaseException:
         connection.close()
@@ -63,12 +63,12 @@ def connect(uri: DissociatedUri, limits: Limits | None, timeout: float | None) -
 
 
 def host_and_port(address: Any) -> tuple[str, int]:
-    """Return the two parts of an address; None: a free port of this machine."""
+    """Return host and port of an address; for None, a free port of this machine."""
     if address is None:
         return "127.0.0.1", 0
     pair = address
     if isinstance(address, str):
-        # An address of IPv6 has brackets, or nobody knows where the port begins.
+        # An IPv6 address needs brackets: otherwise it is unclear where the port begins.
         parts = re.fullmatch(r"(?:\[([^\[\]]+)\]|([^:]*)):([0-9]{1,5})", address)
         pair = (parts[1] or parts[2], int(parts[3])) if parts else None
     if (
@@ -84,7 +84,7 @@ def host_and_port(address: Any) -> tuple[str, int]:
 
 
 def _unix_path(address: Any) -> str:
-    """Return where a Unix socket is, for clients in any directory; None: an abstract name that is free."""
+    """Return the absolute path of a Unix socket; for None, a free abstract name."""
     if address is None:
         return f"@arrowipc-{os.getpid()}-{os.urandom(6).hex()}"
     path = os.fsdecode(address) if isinstance(address, (str, bytes, os.PathLike)) else ""
@@ -94,7 +94,7 @@ def _unix_path(address: Any) -> str:
 
 
 def listen(transport: str, address: Any, limits: Limits | None, **options: Any) -> Endpoint:
-    """Begin to listen."""
+    """Begin to listen with a transport."""
     check_choice("transport", transport, tuple(TRANSPORTS))
     check_names(f"transport_options: the transport {transport!r}", options, TRANSPORTS[transport])
     if transport == "file" and "path" not in options:
@@ -116,6 +116,6 @@ def listen(transport: str, address: Any, limits: Limits | None, **options: Any) 
         from arrowipc.dissociated.transports.shared import OFFERED
 
         memory = OFFERED[transport](**options)
-    # Memory is for our own user only; bytes are for whoever may open the socket.
+    # Memory is shared only with clients of the same user; bytes are sent to every client that can open the socket.
     unix = listen_unix(path, limits, same_user=memory is not None)
     return Endpoint(unix, "arrowipc+unix", "", None, path if path.startswith("/") else "/" + path, memory)

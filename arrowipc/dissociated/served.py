@@ -1,4 +1,4 @@
-"""What a server serves: data of any kind, as the messages of one stream."""
+"""The sources of a server: data of any kind, as the messages of one stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.connection import OfferedMemory
     from arrowipc.schemas import Schema
 
-#: How messages are made: options of a writer, and of its encoder.
+#: Options about how messages are made: those of a writer, and of its encoder.
 MAKING = (
     *("allow_64bit", "compression", "compression_level", "dictionary_deltas", "metadata_version"),
     *("min_space_savings", "schema", "unify_dictionaries", "use_threads"),
@@ -32,7 +32,7 @@ MAKING = (
 
 
 class ReadyMessages:
-    """Messages that are served as they are: of a stream, its schema first."""
+    """Messages of one stream, schema first, that are served as they are."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._messages = messages
@@ -47,12 +47,12 @@ class Prepared:
     Parameters
     ----------
     source : object
-        What a `Server` takes; it is read when the first client asks.
+        A source as for `Server`; it is read when the first client asks.
     sparing : bool, default False
-        Hold in shared memory only bodies that would not be sent (`least_bytes`), and only if all that is held
-        this way is within its `capacity`. So a server with "shm" prepares tables by itself.
+        Hold in shared memory only bodies that would not be sent (`least_bytes`), and only if all held bodies
+        together are within its `capacity`. A server with "shm" prepares tables in this way by itself.
     **options
-        Of `Server`, about how messages are made: `compression` and others.
+        The options of `Server` about how messages are made: `compression` and others.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class Prepared:
         self._options = options
         self._lock = threading.Lock()
         self._made: list[Message] | None = None
-        self._tried = False  # to hold them
+        self._tried = False  # whether `hold` was called
 
     def messages(self, memory: OfferedMemory | None) -> Generator[Message, None, None]:
         """Yield the messages, in `memory` if there is room."""
@@ -83,7 +83,7 @@ class Prepared:
                 self._made = list(messages_of(self._source, **self._options))
             if memory is not None and not self._tried:
                 self._tried = True
-                with contextlib.suppress(OSError):  # then each client gets what there is room for
+                with contextlib.suppress(OSError):  # if there is no room now, there may be for each client
                     self._made = memory.hold(self._made, self._sparing)
             messages = self._made
         yield from messages
@@ -96,17 +96,17 @@ class StoredFile:
         self.path: str = os.path.abspath(path)
         self.memory: OfferedMemory | None = None
         self._options = options
-        self().close()  # now is the time to hear that it cannot be read
+        self().close()  # an unreadable file raises here, not when a client asks
 
     def __call__(self) -> Any:
-        """Open it."""
+        """Open the file."""
         return open_reader(self.path if self.memory is None else self.memory.stored(self.path), **self._options)
 
 
 def check_made(options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
-    """Check options about how messages are made, with what is known besides them; a `UsageError` names the first."""
+    """Check options about how messages are made; `others` are also known. A `UsageError` names the first wrong one."""
     check_names("a server", options, [*MAKING, *others])
-    next(messages_of(ReadyMessages([]), **options), None)  # makes a writer
+    next(messages_of(ReadyMessages([]), **options), None)  # makes a writer, which checks the values
 
 
 def checked_source(given: Any, schema: Any = None) -> Any:
@@ -123,7 +123,7 @@ def checked_source(given: Any, schema: Any = None) -> Any:
 
 
 def source_of(given: Any, memory: OfferedMemory | None, options: Mapping[str, Any]) -> Any:
-    """Return what serves what a server was given; memory that holds bodies has tables once."""
+    """Return the source for an argument of a server; tables are `Prepared` if `memory` can hold bodies."""
     given = checked_source(given, options.get("schema"))
     if isinstance(given, StoredFile):
         given.memory = memory
@@ -132,19 +132,19 @@ def source_of(given: Any, memory: OfferedMemory | None, options: Mapping[str, An
 
 
 def is_table(given: Any) -> bool:
-    """Whether all of a source is there: a table or batch of any library."""
+    """Whether a source is complete in memory: a table or batch of any library."""
     return hasattr(given, "__len__") and (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"))
 
 
 def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Message, None, None]:
-    """Yield the messages of a stream: schema, then dictionaries and batches; bodies stay where they are.
+    """Yield the messages of a stream: schema, then dictionaries and batches; bodies are not copied.
 
     Parameters
     ----------
     source : RecordBatch, Table, reader, object with an Arrow C stream or array, ReadyMessages or callable
-        A callable returns any of the others, anew for each stream; what it returns is closed at the end.
+        A callable is called for each stream and returns one of the others, which is closed at the end.
     schema : Schema, optional
-        Where the source does not tell, for example a list of batches that may be empty.
+        For a source that does not determine it, for example a list of batches that may be empty.
     **options
         `compression`, `compression_level`, `min_space_savings`, `metadata_version`, `use_threads`,
         `dictionary_deltas`, `unify_dictionaries` and `allow_64bit`: see `arrowipc.new_stream`.
@@ -178,7 +178,7 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
 
 
 def schema_and_batches(data: Any, schema: Schema | None) -> tuple[Schema, Iterator[RecordBatch]]:
-    """Return the schema and the batches of data; what has no schema of its own has that of its first batch."""
+    """Return the schema and the batches of data; without a schema of its own, data have that of their first batch."""
     found, given = batches_of(data, schema)
     batches = iter(given)
     if found is None:

@@ -1,4 +1,4 @@
-"""The server: a client that asks for a stream by name gets its metadata and bodies, over separate ways."""
+"""The server: a client asks for a stream by its name, and gets metadata and bodies as separate messages."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from arrowipc.reader import Closing
 if TYPE_CHECKING:
     from arrowipc.dissociated.connection import OfferedMemory
 
-#: Seconds that a client has to take what was sent before it is told why its connection ends.
+#: Seconds that a client has to receive the reason why its connection ends.
 LINGER = 0.5
-#: Seconds after an error of `accept`: out of file descriptors, for one, is not over at once.
+#: Seconds to wait after an error of `accept`: a lack of file descriptors, for example, may last.
 ACCEPT_PAUSE = 0.2
-#: Seconds after which a client that has not asked for anything may have to make room for another one.
+#: Seconds after which a client that has not asked for anything may be replaced by another one.
 GRACE = 0.25
-#: What one client may have of all that clients may hold.
+#: One client may hold the MOST_FOR_ONE-th part of `max_held`.
 MOST_FOR_ONE = 16
-#: Errors that are kept where nobody takes them, and characters of each.
+#: Errors that are kept without `on_error`, and characters of each.
 KEPT_ERRORS = 100
 KEPT_TEXT = 4000
 
@@ -44,15 +44,15 @@ KEPT_TEXT = 4000
 class Server(Closing):
     """Serves named streams to any number of clients at once, until it is closed.
 
-    A server without references ends too, once no client is connected.
+    A server without references also ends, once no client is connected.
 
     Parameters
     ----------
     streams : mapping of str or bytes to source, or callable
-        What can be asked for. A source is a RecordBatch, a Table, an object with ``__arrow_c_stream__`` or
+        The streams by name. A source is a RecordBatch, a Table, an object with ``__arrow_c_stream__`` or
         ``__arrow_c_array__``, the path of an Arrow IPC file or stream, or a callable that returns one of these (a
         reader can be read once, so give a callable that opens it). A callable in place of the mapping takes the name
-        (bytes) and returns a source, or None: unknown. Sources are read in threads of the server.
+        (bytes) and returns a source, or None if it is unknown. Sources are read in threads of the server.
     transport : {"tcp", "unix", "shm", "file", "ucx"}
         "shm" puts bodies into shared memory that clients map: no byte of them is sent. Tables of the mapping are put
         there once for all clients if there is room (see `Prepared`); give a callable for data that change. "file"
@@ -61,28 +61,28 @@ class Server(Closing):
         "host:port" (an IPv6 address is in brackets), or the two as a tuple; or the path of a Unix socket (one that
         begins with @ is abstract). None: a free one.
     max_held : int
-        Bytes that all clients together may make the server keep: data that they have not taken (of which one client
-        gets at most a sixteenth, or one message) and, once more, requests that wait. Where all of it is taken, the
-        next message of a client waits; one that took nothing for `idle_timeout` makes room. Messages that sources are
-        making then come on top.
+        Bytes that the server keeps for all clients together: data that they have not received (for one client at most
+        a sixteenth, or one message) and, up to the same number again, requests that wait. When the limit is reached,
+        the next message of a client waits; a client that received nothing for `idle_timeout` may be disconnected.
+        Messages that sources are making at that moment are not counted.
     max_clients : int
         Simultaneous connections. A further client replaces one that has not sent a request yet, else the one
         that was idle longest (see `idle_timeout`); otherwise it is disconnected.
     request_timeout : float or None, default 30
-        Seconds that a client has to its first request, and that each later message may take to arrive.
+        Seconds that a client has to send its first request, and that each later message may take to arrive.
     idle_timeout : float or None, default 30
-        Seconds without any sign of a client (nothing asked for, taken or given back) after which another client may
-        replace it where `max_clients` or `max_held` is in use. Memory that it holds stays readable for it. None: a
-        client that has asked is never replaced.
+        Seconds without any action of a client (nothing asked for, received or given back) after which another client
+        may replace it, if `max_clients` or `max_held` is reached. Memory that it holds stays readable for it. None: a
+        client that has asked for a stream is never replaced.
     limits : Limits, optional
-        On what clients send.
+        Limits for messages of clients.
     on_error : callable, optional
         Called with the exception of each session that failed, in its thread. Default: the last 100 are kept in
         `errors` as text.
     want_data, free_data : int, optional
         The tags that clients use. Default: random ones.
     transport_options : mapping, optional
-        Of the transport; the guide lists them.
+        Options of the transport; the guide lists them.
     **options
         `compression`, `dictionary_deltas` and others: see `arrowipc.dissociated.served.messages_of`.
 
@@ -131,7 +131,7 @@ class Server(Closing):
         self._request_timeout = seconds("request_timeout", request_timeout)
         self._idle_timeout = seconds("idle_timeout", idle_timeout)
         self._books = Books()
-        self._next_look = 0.0  # when clients that wait for room may look again for one that makes some
+        self._next_look = 0.0  # when `_has_room` may look again for a client to disconnect
         self.errors: list[str] = []
         self._on_error = on_error or partial(_keep, self.errors)
         listening = {
@@ -185,20 +185,20 @@ class Server(Closing):
     def uris(self) -> tuple[DissociatedUri, DissociatedUri]:
         """Pair of DissociatedUri: metadata and data, over a connection each.
 
-        The stream is made twice then, once for each: its source has to give the same batches both times.
+        Then the stream is made twice, once for each connection: its source must give the same batches both times.
         """
         return self._uri("meta"), self._uri("data")
 
     @property
     def memory(self) -> OfferedMemory | None:
-        """OfferedMemory: where bodies are put for clients to read them; None: they are sent."""
+        """OfferedMemory: memory for bodies that clients read by themselves; None: all bodies are sent."""
         return self._endpoint.memory
 
     def _present(self) -> list[Session]:
         return [each for each in list(self._sessions) if not each.is_dismissed]
 
     def _session(self, connection: Connection) -> Session | None:
-        """Return a session for a client; None: there are too many already, and this one was sent away."""
+        """Return a session for a client; None if there are too many clients, after disconnecting this one."""
         present = self._present()
         if len(present) >= self._max_clients and not self._make_room(present):
             connection.refuse(Reason.FULL)
@@ -221,10 +221,10 @@ class Server(Closing):
         )
 
     def _has_room(self, asking: Session) -> bool:
-        """Whether all clients hold less than they may, so that another message may be made for one of them."""
+        """Whether another message may be made for a client: all clients together hold less than `max_held`."""
         has_some = asking.connection.unsent > 0
         if self._books.held < self._max_held:
-            # Those who have nothing come first, so that nobody waits for ever.
+            # Clients without unsent data come first, so that no client waits for ever.
             return not (has_some and self._books.short)
         now = time.monotonic()
         if has_some or now < self._next_look:
@@ -233,9 +233,9 @@ class Server(Closing):
         return self._make_room([each for each in self._present() if each.held])
 
     def _make_room(self, sessions: list[Session]) -> bool:
-        """Disconnect the client that has been idle for the longest; False: none has been for long enough.
+        """Disconnect the client that has been idle for the longest; return False if none was idle for long enough.
 
-        Clients that never asked for anything come first.
+        Clients that never asked for anything are chosen first.
         """
         most = math.inf if self._idle_timeout is None else self._idle_timeout
         found = [(idleness, each) for each in sessions if (idleness := each.idleness) is not None]
@@ -274,7 +274,7 @@ class Server(Closing):
             finally:
                 session.close(LINGER)
         except BaseException as error:
-            if not isinstance(error, ConnectionError):  # a client may leave at any time: that is no error of anybody
+            if not isinstance(error, ConnectionError):  # a client may disconnect at any time: that is no error
                 self._on_error(error)
         finally:
             with self._lock:
@@ -303,9 +303,9 @@ class Server(Closing):
     # -- the end --
 
     def close(self) -> None:
-        """Take no more clients and end the connections; memory that clients hold stays readable for them.
+        """Accept no more clients and end the connections; memory that clients hold stays readable for them.
 
-        Returns when every session has ended: a source that is being read is read to its next batch.
+        Return when every session has ended: a source that is being read is read to its next batch.
         """
         if self._alarm.is_ringing:
             return
@@ -314,14 +314,14 @@ class Server(Closing):
         with self._lock:
             threads = list(self._sessions.values())
         for thread in threads:
-            if thread is not threading.current_thread():  # on_error may close us
+            if thread is not threading.current_thread():  # on_error may close the server
                 thread.join()
         close_endpoint(self._endpoint)
         self._alarm.close()
 
 
 def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) -> None:
-    """Take clients until the alarm rings; waiting for them does not keep a server alive."""
+    """Accept clients until the alarm rings; the thread holds no reference to the server while it waits."""
     poll = select.poll()
     poll.register(endpoint.listener.fileno(), select.POLLIN)
     poll.register(alarm.fileno(), select.POLLIN)
@@ -345,12 +345,12 @@ def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) ->
                 server._on_error(failure)
             elif connection is not None:
                 server.serve(connection)
-        except Exception as error:  # what goes wrong with one client must not keep the others out
-            # No name for what is passed: it would keep the error, and with it the server, until the next one.
+        except Exception as error:  # an error with one client must not keep others out
+            # The arguments get no name: it would keep the error, and with it the server, alive until the next one.
             thread = threading.current_thread()
             threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, thread)))
         del server
-        if failure is not None and not isinstance(failure, PermissionError):  # that one is over at once
+        if failure is not None and not isinstance(failure, PermissionError):  # refused another user
             pause.poll(1000 * ACCEPT_PAUSE)
     if reference() is None:
         if connection is not None:
@@ -360,9 +360,9 @@ def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) ->
 
 
 def _keep(errors: list[str], error: BaseException) -> None:
-    """Keep the last errors as text: an exception keeps all that its session held when it failed.
+    """Keep the last errors as text: an exception would keep all objects of its session alive.
 
-    No method of the server: it would keep a server alive that nobody refers to.
+    This is not a method: a bound method would keep the server alive.
     """
     lines = [*traceback.format_exception_only(error), *traceback.format_tb(error.__traceback__, -3)]
     errors.append("".join(lines).rstrip()[:KEPT_TEXT])
@@ -370,14 +370,14 @@ def _keep(errors: list[str], error: BaseException) -> None:
 
 
 def close_endpoint(endpoint: Endpoint) -> None:
-    """Listen no more, and offer no more memory."""
+    """Stop listening, and offer no more memory."""
     endpoint.listener.close()
     if endpoint.memory is not None:
         endpoint.memory.close()
 
 
 def finder(streams: Any, memory: OfferedMemory | None, options: Mapping[str, Any]) -> Callable[[bytes], Any]:
-    """Return what finds a source by its name."""
+    """Return the function that finds a source by its name."""
     if not isinstance(streams, Mapping):
         return streams  # type: ignore[no-any-return]
     sources = {}
@@ -391,7 +391,7 @@ def finder(streams: Any, memory: OfferedMemory | None, options: Mapping[str, Any
 
 
 def path_of(streams: Mapping[Any, Any]) -> dict[str, str]:
-    """Return the option of "file" that follows from the streams: the path of the one among them that is a file."""
+    """Return the option "path" of the transport "file": the path of the stream that is a file, if there is one."""
     found = [getattr(each, "path", each) for each in streams.values()]
     paths = [os.path.abspath(each) for each in found if isinstance(each, (str, os.PathLike))]
     if len(paths) > 1:

@@ -1,4 +1,4 @@
-"""One client of a server: its requests, one after the other, and the memory that it holds."""
+"""One client of a server: its requests, one after another, and the memory that it holds."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 #: Streams that a client may ask for before the first one has ended, and bytes of their names together.
 MOST_REQUESTS = 64
 MOST_ASKED = 1 << 20
-#: Seconds after which a client that waits for room looks again.
+#: Seconds after which a session that waits for room checks again.
 ROOM_INTERVAL = 0.02
-#: Sources whose next message takes no waiting, beside tables, and bytes of messages that are sent together then.
+#: Sources, besides tables, whose next message is available without waiting; bytes of their messages sent together.
 AT_HAND = (list, tuple, Prepared, StoredFile)
 SMALL = 1 << 17
-#: Messages of a client that are taken in one step, so that one who never stops does not keep the driver busy.
+#: Messages of a client that are taken in one step, so that a client that never stops does not keep the driver busy.
 MOST_AT_ONCE = 1 << 12
 
 
 class Roles:
-    """What a client asks for with which tag."""
+    """The tags of a server: what a client asks for with each of them."""
 
     def __init__(self, tags: Mapping[int, str], free_data: int | None) -> None:
         for tag in tags if free_data is None else (*tags, free_data):
@@ -52,9 +52,9 @@ class Roles:
 
 
 class Books:
-    """What the clients of a server hold together: each session enters what changed for its own one.
+    """The sums over all clients of a server; each session adds the changes for its own client.
 
-    So nobody adds it up for each message: hundreds of clients that wait for room would do little else.
+    Adding up all sessions for each message would take most of the time if hundreds of clients wait for room.
     """
 
     def __init__(self) -> None:
@@ -70,9 +70,9 @@ class Books:
 
 
 class Session:
-    """One client's connection: takes its requests one after the other, and its memory back at any time.
+    """One client's connection: serves its requests one after another, and takes memory back at any time.
 
-    Without a driver: `step` does the work that needs no waiting; its caller waits for the connection in between.
+    A session never waits: `step` does the work that needs no waiting, and its caller waits between the steps.
     """
 
     def __init__(
@@ -100,42 +100,42 @@ class Session:
         self._max_asked = max_asked
         self._has_room = has_room
         self._books = books or Books()
-        self._entered = (0, False)  # what the books have of this client
+        self._entered = (0, False)  # the share of this client in the sums of `_books`
         self._waits_for_room = False
         self._asked_bytes = 0  # of the requests in the queue
         self._options = dict(options or {})
         self._queue: deque[tuple[str, bytes]] = deque()
-        self._refused = False  # it asked for a stream that nobody knows
-        self._unsent = 0  # when `patience` looked last
+        self._refused = False  # the client asked for an unknown stream
+        self._unsent = 0  # `connection.unsent` at the last call of `patience`
         self._request_timeout = request_timeout
-        self._deadline = Deadline(request_timeout)  # of the first request, then of a message of which a part has come
+        self._deadline = Deadline(request_timeout)  # for the first request, later for a message that arrives in parts
         self._asked = False
-        self._is_arriving = False  # a part of a message has come
-        self._is_waiting = False  # the driver waits, so that another one may dismiss the client
+        self._is_arriving = False  # a part of a message has arrived
+        self._is_waiting = False  # the driver waits, so another thread may dismiss the client
         self._moved = False  # the client did something
-        self._since = time.monotonic()  # when it did something last
+        self._since = time.monotonic()  # when the client last did something
         self._messages: Generator[Message, None, None] | None = None  # of the stream that is being sent
-        self._is_at_hand = False  # they take no waiting
+        self._is_at_hand = False  # whether the next message is available without waiting
         self._role = "both"
         self._outgoing = Outgoing()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a stream is being sent, or asked for."""
+        """Whether a stream is being sent, or waits to be."""
         return self._messages is not None or bool(self._queue)
 
     @property
     def held(self) -> int:
-        """int: bytes that the server keeps for the client: its requests, and what it has not taken."""
+        """int: bytes that the server keeps for the client: its requests, and data that it has not received yet."""
         return self.connection.unsent + self.connection.arriving + self._asked_bytes
 
     @property
     def is_short(self) -> bool:
-        """Whether the client has nothing to take because others hold all that may be held; no event tells of room."""
+        """Whether nothing can be sent because other clients hold all allowed bytes; no event reports new room."""
         return self._waits_for_room and not self.connection.unsent
 
     def step(self) -> bool | None:
-        """Do the work that needs no waiting. True: call again; False: wait for the connection; None: it is over."""
+        """Do the work that needs no waiting; return True to be called again, False after a wait, None at the end."""
         connection = self.connection
         with connection.lock:
             self._is_waiting = False
@@ -150,7 +150,7 @@ class Session:
                 self._asked_bytes -= len(ident)
                 self._begin(role, ident)
             if self._refused:
-                # The protocol has no other answer than to go, after what was promised before.
+                # The protocol's only answer is to close the connection, after everything asked for before was sent.
                 return None if self._messages is None and not connection.unsent else False
             if self._messages is not None and connection.unsent < self._max_unsent:
                 self._waits_for_room = not self._has_room(self)
@@ -166,13 +166,13 @@ class Session:
         return False
 
     def _enter(self, held: int, is_short: bool) -> None:
-        """Update the count of what the client holds."""
+        """Update the sums of all clients with the state of this one."""
         before, self._entered = self._entered, (held, is_short)
         if before != self._entered:
             self._books.enter(held - before[0], is_short - before[1])
 
     def _receive(self) -> None:
-        """Take what the client has sent."""
+        """Handle the messages that the client has sent."""
         connection = self.connection
         came = False
         try:
@@ -183,7 +183,7 @@ class Session:
                     break
                 came = True
                 self._take(frame)
-            if self._memory is None:  # else it gives memory back, and is of our own user
+            if self._memory is None:  # else long messages may give memory back, and the client is of the same user
                 self._check_asked(connection.arriving)
         except ArrowIpcError as error:
             self.reason = Reason.TOO_MUCH if isinstance(error, LimitError) else Reason.NOT_UNDERSTOOD
@@ -196,7 +196,7 @@ class Session:
     # -- waiting --
 
     def patience(self) -> tuple[Deadline, str]:
-        """Until when the client has to do something before the next step is due, and what."""
+        """Return until when the client has to do something, and what, before the next step."""
         unsent = self.connection.unsent
         if unsent != self._unsent:
             self._unsent = unsent
@@ -215,14 +215,14 @@ class Session:
     def idleness(self) -> tuple[bool, float] | None:
         """Whether the client never asked for anything, and for how many seconds it did nothing.
 
-        None: the client is being served.
+        None while the client is being served.
         """
         if not self._is_waiting or self.is_dismissed or self.is_short:
             return None
         return not self._asked, time.monotonic() - self._since
 
     def dismiss(self) -> None:
-        """Let the next step be the last, from any thread: the client makes room for another one."""
+        """Let the next step end the session, because another client needs its place; called from any thread."""
         self.reason = Reason.IDLE
         self.is_dismissed = True
         self.connection.interrupt()
@@ -260,7 +260,7 @@ class Session:
             self._memory.release(ended)
 
     def _begin(self, role: str, ident: bytes) -> None:
-        """Start a stream, if there is one of that name."""
+        """Start the stream of that name, or mark the request as refused."""
         try:
             source = self._find(ident)
         except BaseException:
@@ -279,12 +279,12 @@ class Session:
             self._messages = messages_of(source, **self._options)
 
     def _send_some(self, messages: Iterator[Message]) -> None:
-        """Send the next message; if data is available, send as many small messages as are worth one system call.
+        """Send the next message; if the next ones are available, as many small messages as are worth one system call.
 
-        No more than that: what clients give back in between makes room for the next.
+        Not more, because memory that clients give back between the steps makes room for the next messages.
         """
         self.connection.corked = True
-        run: list[Message] = []  # that are sent as they are, one behind the other
+        run: list[Message] = []  # consecutive messages with packed bodies
         size = 0
         try:
             while size < SMALL and self._messages is not None:
@@ -303,7 +303,7 @@ class Session:
             if self._messages is None and self._role != "data":
                 self.connection.send(None, [self._outgoing.end()])
         finally:
-            self._send_run(run)  # what was made before the source failed
+            self._send_run(run)  # messages made before the source failed
             self.connection.uncork()
 
     def _next_message(self, messages: Iterator[Message]) -> Message | None:
@@ -322,9 +322,9 @@ class Session:
             run.clear()
 
     def _place(self, message: Message) -> Placed | None:
-        """Put a body where the client reaches it; None: it has to be sent, if it has one.
+        """Put a body into shared memory; return None if it has to be sent, or there is none.
 
-        The client counts as told from here on, whatever fails before it is: `close` ends all leases.
+        The leases count from here on, even if sending fails; `close` ends all of them.
         """
         if self._memory is None or self._roles.free_data is None or self._role == "meta" or not message.body_length:
             return None
@@ -340,7 +340,7 @@ class Session:
         self.connection.send(body_tag(number, BodyType.PAIRS), [placed.pairs], placed.handles)
 
     def close(self, linger: float | None = None) -> None:
-        """End the connection; what the client still holds is its own from now on."""
+        """End the connection; memory that the client still holds is not used again."""
         messages, self._messages = self._messages, None
         try:
             self._say_why(linger)

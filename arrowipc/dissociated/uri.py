@@ -1,6 +1,6 @@
-"""The URI that a server hands out: where it listens, and the tags that its clients are to use.
+"""The URI that a server publishes: where it listens, and the tags that its clients must use.
 
-Dissociated IPC, "URI Specification".
+See Dissociated IPC, "URI Specification".
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     Streams = Literal["both", "meta", "data"]
 
-#: The parameters that mean something to us; others are for others.
+#: The parameters that are read; all others are ignored.
 KNOWN = ("want_data", "free_data", "remote_handle", "streams")
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-#: Of names and of addresses, also of IPv6 with its zone.
+#: A host name or an address, also one of IPv6 with its zone.
 HOST = re.compile(r"[\w.~:%-]*")
 
 
@@ -35,30 +35,30 @@ def new_tag() -> int:
 
 
 class DissociatedUri(Immutable):
-    """Where a stream can be had, and how to ask for it.
+    """Where a server offers streams, and how to ask for one.
 
     Parameters
     ----------
     scheme : str
         Names the transport.
     host : str
-        Empty for transports of one machine.
+        Empty for transports within one machine.
     port : int, optional
     path : str
-        Of a socket, for those.
+        The path of a Unix socket.
     want_data : int
         Tag (u64) of the message that asks for a stream.
     free_data : int, optional
-        Tag of the messages that give memory back: of servers that may tell of memory instead of sending it.
+        Tag of the messages that give memory back, if the server may send addresses of its memory instead of bytes.
     remote_handle : bytes, optional
         What a client needs to reach that memory.
     streams : {"both", "meta", "data"}
-        Which of the two streams is to be had there. Ours; other readers pass over it.
+        Which of the two streams the server sends there. An extension of arrowipc, which other readers ignore.
 
     Raises
     ------
     FormatError
-        A part could not be written down so that it would be read again.
+        A part cannot be written into a URI and read back.
 
     Examples
     --------
@@ -158,12 +158,12 @@ class DissociatedUri(Immutable):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         place = host if self.port is None else f"{host}:{self.port}"
-        path = quote(self.path, errors="surrogateescape")  # paths are bytes, of no encoding in particular
+        path = quote(self.path, errors="surrogateescape")  # a path is bytes of unknown encoding
         query = [f"want_data={self.want_data}"]
         if self.free_data is not None:
             query.append(f"free_data={self.free_data}")
         if self.remote_handle is not None:
-            # Escaped, because form decoding would make spaces of its plus signs.
+            # All escaped: decoding as a form would turn plus signs into spaces.
             query.append("remote_handle=" + quote(base64.b64encode(self.remote_handle).decode(), safe=""))
         if self.streams != "both":
             query.append(f"streams={self.streams}")
@@ -194,14 +194,14 @@ def _parameters(query: str, text: str) -> dict[str, str]:
 
 
 def _tag(name: str, value: str, text: str) -> int:
-    # Twenty digits hold every u64; leading zeros are no reason to convert more.
+    # Twenty digits hold every u64; longer text is refused, even with leading zeros.
     if not (value.isascii() and value.isdigit() and len(value) <= 20 and int(value) < 1 << 64):
         raise FormatError(f"{name} is a decimal number below 2**64, found {value!r} in {text!r}")
     return int(value)
 
 
 def _handle(value: str, text: str) -> bytes:
-    """Read base64 of either alphabet, with or without padding, also where form decoding went over it."""
+    """Read base64 of either alphabet, with or without padding, also if form decoding turned plus signs into spaces."""
     standard = value.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)

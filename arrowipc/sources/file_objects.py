@@ -1,4 +1,4 @@
-"""Reading from file objects of callers: short reads are repeated, and what the object answers is checked."""
+"""Reading from file objects of callers: short reads are repeated, and the object's return values are checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = "the file object reads text: open it in binary mode, open(path, 'rb')"
 
 
 class Remote:
-    """Base of `read.remote.RemoteSource`, by which it is known before its module is loaded."""
+    """Base of `sources.remote.RemoteSource`, by which `is_remote` recognizes it without importing its module."""
 
     __slots__ = ("__weakref__",)
 
@@ -31,7 +31,7 @@ def is_remote(source: Any) -> bool:
 
 
 class FileObjectError(UsageError):
-    """A file object did not do what its kind promises; which bytes it took is not known."""
+    """A file object did not behave as such objects must; how many bytes it consumed is not known."""
 
 
 def _wrong(file: Any, found: str, expected: str) -> FileObjectError:
@@ -39,7 +39,7 @@ def _wrong(file: Any, found: str, expected: str) -> FileObjectError:
 
 
 def read_some(file: Any, buffer: memoryview) -> int:
-    """Fill the front of `buffer` with one read; 0 at the end of the input."""
+    """Fill the front of `buffer` with one read; return the number of bytes, 0 at the end of the input."""
     size = len(buffer)
     readinto = getattr(file, "readinto", None)
     if readinto is not None:
@@ -49,7 +49,7 @@ def read_some(file: Any, buffer: memoryview) -> int:
             if type(count) is int and 0 <= count <= size:
                 return count
         except (NotImplementedError, io.UnsupportedOperation):
-            readinto = None  # io.RawIOBase has one, which does nothing
+            readinto = None  # io.RawIOBase has a `readinto` that only raises
     if readinto is None:
         data = file.read(size)
         count = None if data is None else take(file, data, buffer)
@@ -66,7 +66,7 @@ def read_some(file: Any, buffer: memoryview) -> int:
 
 
 def take(file: Any, data: Any, buffer: memoryview) -> int:
-    """Put what `read` returned into `buffer`."""
+    """Copy the result of `read` into `buffer`; return the number of bytes."""
     if isinstance(data, str):
         raise FileObjectError(TEXT)
     try:
@@ -81,7 +81,7 @@ def take(file: Any, data: Any, buffer: memoryview) -> int:
 
 
 def read_up_to(file: Any, size: int) -> bytes:
-    """Read `size` bytes, or all that are left."""
+    """Read `size` bytes, or all remaining ones if there are fewer."""
     data, done = bytearray(size), 0
     while done < size and (count := read_some(file, memoryview(data)[done:])):
         done += count
@@ -89,9 +89,9 @@ def read_up_to(file: Any, size: int) -> bytes:
 
 
 class SharedFile:
-    """A file that we opened, which threads read at the same time; it is closed with its last reference.
+    """A file, opened by arrowipc, that threads read at the same time; it is closed with its last reference.
 
-    Closed under a thread that reads, its descriptor could by then be that of another file.
+    If it were closed while a thread reads, its descriptor could be used for another file before the read.
     """
 
     __slots__ = ("_file",)
@@ -100,11 +100,11 @@ class SharedFile:
         self._file = file
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the file, to find out where it ends."""
+        """Move the file; only used to find its end."""
         return int(self._file.seek(offset, whence))
 
     def read_some(self, offset: int, buffer: memoryview) -> int:
-        """Fill the front of `buffer` from byte `offset`; 0 at the end of the file."""
+        """Fill the front of `buffer` from byte `offset`; return the number of bytes, 0 at the end of the file."""
         return os.preadv(self._file.fileno(), (buffer,), offset)
 
     def __del__(self) -> None:
@@ -126,25 +126,25 @@ def read_at(file: Any, offset: int, buffer: memoryview) -> None:
 
 
 def room_for(head: int, body: int) -> tuple[Memory, int]:
-    """Memory for a message, and where it begins there so that its body is aligned to 64 bytes."""
+    """Return memory for a message, and the position in it at which its body will be aligned to 64 bytes."""
     at = -head % 64
     return aligned_buffer(at + head + body), at
 
 
 def seek_to(file: Any, offset: int) -> None:
-    """Move a file to an offset; one that says it went elsewhere is refused."""
+    """Move a file to an offset; raise if it reports another position."""
     found = file.seek(offset)
-    if found is not None and as_integer(found) != offset:  # some return nothing
+    if found is not None and as_integer(found) != offset:  # some return None
         raise _wrong(file, f"seek({offset}) returned {described(found)}", f"{offset}")
 
 
 def position_of(file: Any) -> int:
-    """Where a file says that it is; what is no offset is refused."""
+    """Return the position that a file reports; raise if it is not a valid offset."""
     return _position(file, file.tell(), "tell()")
 
 
 def end_of(file: Any) -> int:
-    """Move a file to its end; returns where that is."""
+    """Move a file to its end; return this position."""
     found = file.seek(0, os.SEEK_END)
     return position_of(file) if found is None else _position(file, found, "seek(0, SEEK_END)")
 
@@ -156,9 +156,9 @@ def _position(file: Any, found: Any, call: str) -> int:
     return number
 
 
-# -- whether a file was replaced by another one, from what servers and file systems say of it ----------------
+# -- versions of files, as servers and file systems report them ----------------------------------------------
 
-#: What tells the version of a file, and the names under which fsspec's file systems say it.
+#: Property of a file's version -> the names under which fsspec's file systems report it.
 VERSION_NAMES: dict[str, tuple[str, ...]] = {
     "version": ("VersionId", "version_id", "generation"),
     "etag": ("ETag", "etag"),
@@ -170,7 +170,7 @@ VERSION_NAMES: dict[str, tuple[str, ...]] = {
 
 
 def version_of(info: Mapping[str, Any]) -> dict[str, str]:
-    """What tells this version of a file from others, of an ``info`` of fsspec; empty where nothing does."""
+    """Return the properties that identify a file's version, from an ``info`` of fsspec; empty if there are none."""
     found: dict[str, str] = {}
     for key, names in VERSION_NAMES.items():
         for value in map(info.get, names):
@@ -180,14 +180,14 @@ def version_of(info: Mapping[str, Any]) -> dict[str, str]:
 
 
 def replaced(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
-    """What shows that a file is another one than before; None where nothing does.
+    """Return how a file's version differs from the known one, in words; None if no difference is known.
 
-    Versions, strong ETags and hashes of the content decide alone. Times and weak ETags all have to agree.
+    An equal version, strong ETag or hash of the content decides alone. Otherwise all times and weak ETags must agree.
     """
     for key in ("size", "version", "etag", "hash", "time", "made"):
         if key not in known or key not in found:
             continue
-        # A listing may spell an ETag without the quotes that the file itself has.
+        # A listing may contain an ETag without the quotes that it has in the file's own headers.
         before, after = (value[key].removeprefix("W/").strip('"') for value in (known, found))
         if before != after:
             return f"{key} {before[:80]!r} became {after[:80]!r}"

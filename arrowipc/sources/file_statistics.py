@@ -1,7 +1,7 @@
-"""Statistics of all batches of a file: in its footer, where one read tells all, else in each batch's metadata.
+"""Statistics of all batches of a file: in its footer, from which one read gets all, else in each batch's metadata.
 
-Nothing proves what statistics say: readers that believe false ones skip batches. Of the entry of a footer no more bytes
-are unpacked than the columns and batches of the file may need, and ``Limits.metadata_bytes``.
+Statistics are not verified: with false ones, readers skip batches. The entry of a footer is unpacked only up to
+the size that the columns and batches of the file may need, and up to ``Limits.metadata_bytes``.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from arrowipc.arguments import KeyValueMetadata
     from arrowipc.schemas import Schema
 
-#: Bytes that an entry says of one batch and column at most, in JSON; and of the file.
+#: Most bytes of an entry's JSON for one batch and column, and for the file.
 MOST_OF_ONE = 1 << 10
 HEAD = 1 << 10
-#: Where polars, which writes it on request, finds the rows up to the end of each batch: slices and counts read less.
+#: Keys under which polars reads the cumulated rows of all batches (and writes them on request), for slices and counts.
 POLARS_KEY, POLARS_ENDS = b"__POLARS_IPC_METADATA", "record_batch_cum_len"
-#: Values in a footer; more are left to the batches' own metadata.
+#: Most values in a footer; with more, they are only in the batches' own metadata.
 MOST_VALUES = 1 << 20
-#: More text than this would crowd the footer; readers refuse an entry of more than twice as many bytes, unpacked.
+#: Most bytes of the packed entry; unpacked, it may have twice as many.
 MOST_BYTES = 8 << 20
 
 
@@ -57,8 +57,8 @@ def file_statistics(
     Returns
     -------
     list of (dict of str to ColumnStatistics, or None)
-        One per batch, by dotted path. None: it has none, or those of another batch, which a tool copied: of other
-        columns, of another number of rows, or of another file. Nothing guarantees that the others are true.
+        One per batch, by dotted path. None: the batch has no statistics, or a tool copied those of another batch: of
+        other columns, of another number of rows, or of another file. Nothing guarantees that statistics are true.
         An IndexError if the file has fewer batches.
 
     Examples
@@ -79,7 +79,7 @@ def file_statistics(
     try:
         schema = reader.decoder.stored_schema
     except UnsupportedError:
-        return [None for _ in numbers]  # it has a column that we do not write: no writer of ours computed statistics
+        return [None for _ in numbers]  # a type that arrowipc cannot write: the file has no statistics of it
     texts = [value for key, value in reader.metadata.pairs if key == STATISTICS_KEY]
     if len(texts) == 1 and count:
         block = struct.pack("<qi4xq", *reader.decoder.block(count - 1))
@@ -96,7 +96,7 @@ def _of_batch(reader: Any, number: int, mark: int, wanted: set[str] | None) -> d
         metadata, rows = reader.described(number)
         found = statistics_in(metadata, mark, rows)
     except FormatError:
-        return None  # it is reported when it is read
+        return None  # the error is raised when the batch is read
     if found is None or wanted is None:
         return found
     return {path: each for path, each in found.items() if path in wanted}
@@ -111,9 +111,9 @@ def decode_entry(
     numbers: Iterable[int] | None = None,
     limits: Limits | None = None,
 ) -> list[dict[str, ColumnStatistics] | None] | None:
-    """The statistics of batches from a footer's entry; None: it is not of this form, or that of another file.
+    """Return the statistics of batches from a footer's entry; None if the entry is invalid or of another file.
 
-    `count`, `last_block` and `schema` are those of the file that the entry is in.
+    `count` (of batches), `last_block` and `schema` are those of the file that contains the entry.
     """
     from binascii import a2b_base64
     from zlib import decompressobj, error
@@ -143,7 +143,7 @@ def decode_entry(
         told = listed(column, known) if wanted is None or path in wanted else []
         for number, found in zip(chosen, out, strict=True) if told else ():
             each = told[number]
-            # Nothing is known of a column in batches that were written without its statistics.
+            # Leave out columns without statistics in this batch.
             if found is not None and (each.null_count, each.min, each.max, each.has_nan) != (None,) * 4:
                 found[path] = each
     return out
@@ -176,11 +176,11 @@ class FileStatistics:
         self._ends: list[int] | None = []
 
     def begin(self, schema: Schema) -> None:
-        """Say which columns there are."""
+        """Set the columns of the file."""
         self._mark = mark_of(schema)
 
     def add(self, rows: int | None, entries: dict[str, dict[str, Any]], length: int | None = None) -> None:
-        """Note one batch; `rows` is None where nothing is known of it but its `length`."""
+        """Add the statistics of one batch; `rows` is None if only its `length` is known."""
         try:
             if self._ends is not None:
                 self._ends.append((self._ends or [0])[-1] + ((rows or 0) if length is None else length))
@@ -188,7 +188,7 @@ class FileStatistics:
                 self._add(rows, entries)
             self._lost |= self._values > MOST_VALUES
         except MemoryError:
-            self._ends, self._lost = None, True  # the batch is written all the same
+            self._ends, self._lost = None, True  # the batch is written nevertheless
 
     def _add(self, rows: int | None, entries: dict[str, dict[str, Any]]) -> None:
         for path, entry in entries.items():
@@ -202,12 +202,12 @@ class FileStatistics:
         self._rows.append(rows)
 
     def _filled(self, values: list[Any]) -> list[Any]:
-        """Let a list have an entry for each batch so far."""
+        """Extend a list with None to one entry for each batch so far; return it."""
         values += [None] * (len(self._rows) - len(values))
         return values
 
     def entry(self, last_block: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        """The entries for the metadata of the footer, ours and that of polars; none that would be very large."""
+        """Return the entries for the footer's metadata, arrowipc's and polars', unless they are too large."""
         found = []
         if not self._lost:
             from binascii import b2a_base64
@@ -224,7 +224,7 @@ class FileStatistics:
             if len(text) <= MOST_BYTES and len(data) <= 2 * MOST_BYTES:
                 found.append((STATISTICS_KEY, text))
         if self._ends is not None:
-            # The rows of all batches as polars states them, so that it need not look at each batch.
+            # The cumulated rows of all batches in polars' form, so that polars need not read each batch's metadata.
             ends = json.dumps({POLARS_ENDS: self._ends}, separators=(",", ":")).encode()
             if len(ends) <= MOST_BYTES:
                 found.append((POLARS_KEY, ends))

@@ -1,4 +1,4 @@
-"""Finds the files that the paths of a read mean: files, directories, patterns, URLs and lists of them."""
+"""Finds the files of paths: of files, directories, patterns, URLs and lists of them."""
 
 import errno
 import glob
@@ -22,19 +22,19 @@ from arrowipc.sources.spark_log import LOG, above, local_log, remote_log, with_l
 
 log: logging.Logger = logging.getLogger("arrowipc")
 
-#: How many of the things that are left out are logged by name.
+#: Number of items left out that are logged by name.
 MOST_NAMED = 10
-#: Names that files of Arrow data end with.
+#: Suffixes of the names of Arrow files.
 ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
 _MARKS = re.compile(r"[*?\[{]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 class FoundFile(NamedTuple):
-    """A file to read; ``size`` is None where a remote listing does not say it.
+    """A file to read; ``size`` is None if a remote listing does not contain it.
 
     ``below`` is its path under the directory, or after the fixed part of the pattern, by which it was found.
-    ``modified`` are microseconds since 1970, 0 where a remote listing does not say it.
+    ``modified`` is in microseconds since 1970, 0 if a remote listing does not contain it.
     """
 
     path: str
@@ -52,16 +52,16 @@ def find_files(
     may_be_empty: bool = False,
     arrow_first: bool = False,
 ) -> list[FoundFile]:
-    """All files that some paths name: absolute paths or URLs in the order of the paths, sorted within each.
+    """Return the files of some paths: absolute paths or URLs in the order of the paths, sorted within each.
 
-    A file that two paths name is there twice.
+    A file that two paths name is returned twice.
 
-    A path is that of a file, a directory (searched to any depth, see `walk`, without what does not count, see
+    A path is that of a file, a directory (searched to any depth, see `walk`, except for files that do not count, see
     `arrowipc.sources.spark_log`) or a pattern with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``; local, or a URL for
-    fsspec. `name_filter` is a pattern for the names of files. With `ignore_missing`, links to nothing are left out with
-    a warning. With `behind_matches`, ``below`` is, as Spark has it, what follows a match of a pattern without ``**``,
-    and nothing of a file that matches itself. With `may_be_empty`, a directory without files is no PathNotFoundError.
-    With `arrow_first`, only files that are named as Arrow data count of a directory that has any, at any depth.
+    fsspec. `name_filter` is a pattern for the names of files. With `ignore_missing`, broken links are left out with
+    a warning. With `behind_matches`, ``below`` is, as in Spark, the path after the match of a pattern without ``**``,
+    and empty if the file itself matches. With `may_be_empty`, a directory without files is no PathNotFoundError.
+    With `arrow_first`, if a directory has files with names of Arrow data, at any depth, only these are returned.
     """
     if not paths:
         raise UsageError("a path is needed: a file, a directory, a pattern, a URL, or a list of them")
@@ -94,7 +94,7 @@ def find_files(
 
 
 def _why_none(path: str, local: str | None, name_filter: str | None) -> str:
-    """What to say of a path by which no file was found."""
+    """Return the error text for a path by which no file was found."""
     extra = f" whose name matches {name_filter!r}" if name_filter else ""
     if local is None or _MARKS.search(path) or os.path.isfile(local):
         return f"{path}: no such file, and no file{extra} found under it (names with _ or . are ignored)"
@@ -104,18 +104,18 @@ def _why_none(path: str, local: str | None, name_filter: str | None) -> str:
 
 
 def root_of(path: str, storage: Mapping[str, Any]) -> str:
-    """The path or URL with which those of the files begin that are found below it."""
+    """Return a path in the form with which the paths or URLs of the files below it begin."""
     return _local(path, storage) or _url_of(path, find_system(path, storage)[1])
 
 
 def is_url(path: str) -> bool:
-    """Whether a path that `find_files` gave is one for fsspec."""
+    """Whether a path that `find_files` returned is a URL for fsspec."""
     return "://" in path and not path.startswith(os.sep)
 
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Name the file in any arrowipc error that passes."""
+    """Add the path to the text of any arrowipc error raised in the block."""
     try:
         yield
     except ArrowIpcError as error:
@@ -127,20 +127,20 @@ def naming(path: str) -> Iterator[None]:
 
 
 class LeftOut:
-    """Logs what is left out: the first by name, and how many they are in the end."""
+    """Logs items that are left out: the first ones by name, and at the end their number."""
 
     def __init__(self, log: logging.Logger = log) -> None:
         self._log = log
         self._count = self._told = 0
 
     def add(self, reason: str, how: str = "left out") -> None:
-        """Log a text that names what is left out, unless it is one of many."""
+        """Count an item, and log it, unless MOST_NAMED were logged."""
         self._count += 1
         if self._count <= MOST_NAMED:
-            self._log.warning("%s: %s", how, showable(reason))  # handlers may keep what they are given
+            self._log.warning("%s: %s", how, showable(reason))  # a str: handlers may keep arguments
 
     def total(self, more: str = "") -> None:
-        """Log how many they are, where not all were named."""
+        """Log the number of items, if not all were logged by name."""
         if self._count > max(self._told, MOST_NAMED):
             self._told = self._count
             self._log.warning("left out: %s in all%s", f"{self._count:,}", more)
@@ -150,7 +150,7 @@ class LeftOut:
 
 
 def _local(path: str, storage: Mapping[str, Any]) -> str | None:
-    """The absolute path of a local file, also of a URL such as ``local:///data``; None for one that is remote."""
+    """Return the absolute path of a local path or URL, also of one such as ``local:///data``; None if it is remote."""
     scheme = _SCHEME.match(path)
     if scheme is None or os.path.exists(path):
         return os.path.abspath(path)
@@ -163,15 +163,15 @@ def _local(path: str, storage: Mapping[str, Any]) -> str | None:
 
 
 def is_local(system: Any) -> bool:
-    """Whether a file system of fsspec is that of this machine; it would follow loops of links."""
+    """Whether an fsspec file system is that of this machine; then it is not used, because it follows loops of links."""
     return "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
 
 
 def walk(*directories: str, ignore_missing: bool = False) -> Iterator[tuple[str, os.stat_result]]:
-    """All files in local directories, at any depth, without names that begin with ``_`` or ``.``.
+    """Yield all files in local directories, at any depth, without names that begin with ``_`` or ``.``.
 
-    Links are followed, but no directory is visited twice, whatever leads to it, and without the help of links where
-    that is possible. Broken links are left out, with a warning, or a PathNotFoundError.
+    Links are followed, but no directory is visited twice; if there are several ways to it, one without links is used.
+    Broken links are a PathNotFoundError, or with `ignore_missing` left out with a warning.
     """
     real, linked = deque(sorted(directories, key=os.path.islink)), deque[str]()
     seen: set[tuple[int, int]] = set()
@@ -189,9 +189,9 @@ def walk(*directories: str, ignore_missing: bool = False) -> Iterator[tuple[str,
 def _listed(
     directory: str, seen: set[tuple[int, int]], left_out: LeftOut | None
 ) -> Iterator[tuple[str, os.stat_result, bool]]:
-    """What a directory holds: the path, the description of what it leads to, and whether it is a link.
+    """Yield the entries of a directory: path, status of the target, and whether it is a link.
 
-    Nothing if the directory is in `seen`, to which it is added.
+    Yield nothing if the directory is in `seen`; add it there.
     """
     try:
         found = os.stat(directory)
@@ -200,10 +200,10 @@ def _listed(
         with os.scandir(directory) as listed:
             entries = sorted(listed, key=lambda entry: entry.name, reverse=True)
     except FileNotFoundError:
-        return  # others are at work: it was there a moment ago
+        return  # another process has just removed it
     seen.add((found.st_dev, found.st_ino))
     while entries:
-        entry = entries.pop()  # each keeps what is known of its file: of a million files that is much
+        entry = entries.pop()  # free each entry: its cached status is much memory for a million files
         if is_hidden(entry.name):
             continue
         path = entry.path
@@ -215,11 +215,11 @@ def _listed(
                 raise PathNotFoundError(broken, path) from None
             if broken is not None and left_out is not None:
                 left_out.add(broken)
-            elif not isinstance(error, FileNotFoundError):  # that it is gone is no error
+            elif not isinstance(error, FileNotFoundError):  # a file that was just removed is no error
                 raise
 
 
-#: Error numbers of a link to nothing, to itself, and through a file.
+#: Error numbers of a link to a missing file, to itself, and through a file instead of a folder.
 _BROKEN_LINK = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR)
 
 
@@ -231,7 +231,7 @@ def check_link(path: str) -> None:
 
 
 def _broken(path: str) -> str | None:
-    """The error text for a path that is a broken link; None for all others."""
+    """Return the error text for a path that is a broken link; None for all others."""
     if not os.path.islink(path):
         return None
     try:
@@ -242,7 +242,7 @@ def _broken(path: str) -> str | None:
             raise
     try:
         to = repr(os.readlink(path))
-    except OSError:  # gone meanwhile
+    except OSError:  # the link was removed meanwhile
         to = "elsewhere"
     return (
         f"{path}: a link to {to}, whose target does not exist; remove it, restore its target, or let missing files be "
@@ -251,7 +251,7 @@ def _broken(path: str) -> str | None:
 
 
 def passes(path: str, name_filter: str | None) -> bool:
-    """Whether the last part of a path matches the pattern for names, if there is one."""
+    """Whether the last part of a path matches `name_filter`; true without a filter."""
     if name_filter is None:
         return True
     name = os.path.basename(path)
@@ -259,14 +259,15 @@ def passes(path: str, name_filter: str | None) -> bool:
 
 
 def is_named_arrow(path: str) -> bool:
-    """Whether a file is named as Arrow data, in small or capital letters."""
+    """Whether a file's name has a suffix of Arrow files, in lower or upper case."""
     return path.lower().endswith(ARROW_SUFFIXES)
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a name, or a part of it between slashes, is one that readers ignore.
+    """Whether readers ignore a name, or a part of it between slashes.
 
-    It begins with ``_`` or ``.``; keys such as ``_day=1`` do not count, and what is being copied does, as in Spark.
+    As in Spark, they ignore names that begin with ``_`` or ``.``, except for keys such as ``_day=1``, and files that
+    are being copied (``._COPYING_``).
     """
     return any(
         part.startswith(".") or (part.startswith("_") and "=" not in part) or part.endswith("._COPYING_")
@@ -302,7 +303,7 @@ def _expand_pattern(path: str, name_filter: str | None, ignore_missing: bool) ->
 
 
 def _once(files: Iterable[FoundFile]) -> Iterable[FoundFile]:
-    """Each file once: a pattern may match a directory and also a link to it."""
+    """Return each file once: a pattern may match a directory and also a link to it."""
     real: dict[str, str] = {}
     found: dict[tuple[str, str], FoundFile] = {}
     for file in files:
@@ -327,7 +328,7 @@ def _described(path: str, found: os.stat_result) -> FoundFile:
 
 
 def _matches(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[str]:
-    """The files and directories that a pattern means, without hidden ones."""
+    """Yield the files and directories that match a pattern, without hidden ones."""
     for pattern in _braces(path):
         fixed = _fixed(pattern)
         if "**" in pattern[len(fixed) :].split(os.sep):
@@ -339,7 +340,7 @@ def _matches(path: str, name_filter: str | None, ignore_missing: bool) -> Iterat
 
 
 def _deep_matches(fixed: str, rest: str, name_filter: str | None, ignore_missing: bool) -> Iterator[str]:
-    """The files that a pattern with ``**`` means, or whose directory it means; glob would follow loops."""
+    """Yield files that match a pattern with ``**``, or whose directory does; glob would follow loops of links."""
     wanted = rest.split(os.sep)
     for path, _ in walk(fixed, ignore_missing=ignore_missing):
         parts = os.path.relpath(path, fixed).split(os.sep)
@@ -350,7 +351,7 @@ def _deep_matches(fixed: str, rest: str, name_filter: str | None, ignore_missing
 
 
 def _fits(parts: list[str], wanted: list[str]) -> bool:
-    """Whether names fit patterns one by one; ``**`` stands for any number of them."""
+    """Whether names match patterns one by one; ``**`` matches any number of names."""
     if not wanted:
         return not parts
     if wanted[0] == "**":
@@ -359,7 +360,7 @@ def _fits(parts: list[str], wanted: list[str]) -> bool:
 
 
 def _fixed(pattern: str) -> str:
-    """The directories at the beginning of a pattern that are spelt out."""
+    """Return the directories at the beginning of a pattern that have no wildcards."""
     return os.path.dirname(pattern[: re.search(r"[*?\[]|$", pattern).start()])  # type: ignore[union-attr]
 
 
@@ -382,7 +383,7 @@ def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -
         if info is not None and info["type"] != "directory":
             found = [_found(info)]
         elif info is not None:
-            # Over HTTP nothing but the slash tells a directory from a file.
+            # Over HTTP, only the slash at the end distinguishes a directory from a file.
             top = url if path.startswith("http") else path
             found = _with_logs(
                 system,
@@ -401,12 +402,12 @@ def _expand_url(url: str, name_filter: str | None, storage: Mapping[str, Any]) -
 
 
 def _info(system: Any, url: str, path: str, storage: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the file system says of a file or directory; None for a pattern."""
+    """Return the file system's ``info`` of a file or directory; None for a pattern."""
     if url.endswith("/"):
         return {"type": "directory"}
     with suppress(*((FileNotFoundError,) if any(mark in path for mark in "*?[{") else ())):
         if "*" not in path:
-            if path.startswith("http"):  # where fsspec takes every failure for a missing file
+            if path.startswith("http"):  # fsspec reports every failure over HTTP as a missing file
                 return {"name": path, "type": "file", "size": RemoteSource(url, storage).known_size}
             found: dict[str, Any] = system.info(path)
             return found
@@ -419,8 +420,8 @@ def _with_logs(
     listing: Callable[[set[str]], Iterable[FoundFile]],
     wanted: Callable[[str], bool] = lambda name: False,
 ) -> list[FoundFile]:
-    """The files of a listing that count; it adds to a set what directories it finds that have a log."""
-    # Nobody writes over HTTP, and servers give odd answers about what is not there.
+    """Return the files of a listing that count; `listing` adds directories that have a log to its argument."""
+    # Spark does not write over HTTP, and servers may answer strangely for a missing log: look for none there.
     known = set() if directory.startswith("http") else {*above(directory)}
 
     def listed() -> Iterable[FoundFile]:
@@ -431,7 +432,7 @@ def _with_logs(
 
 
 def _matches_of(system: Any, path: str, name_filter: str | None, logs: set[str]) -> Iterator[FoundFile]:
-    """The files that a pattern means, and those in the directories that it means."""
+    """Yield the files that match a pattern, and those in directories that match."""
     for pattern in _braces(path):
         fixed = len(_fixed(pattern))
         for name, match in system.glob(pattern, detail=True).items():
@@ -441,10 +442,10 @@ def _matches_of(system: Any, path: str, name_filter: str | None, logs: set[str])
 
 
 def _below(system: Any, directory: str, name_filter: str | None, logs: set[str]) -> Iterator[FoundFile]:
-    """The files in a directory, at any depth."""
+    """Yield the files in a directory, at any depth; add directories that have a log to `logs`."""
     begin = len(directory.rstrip("/"))
     for name, info in system.find(directory, detail=True).items():
-        # Over HTTP an empty directory is a file of its own.
+        # Over HTTP, the listing of an empty directory contains the directory itself, as a file.
         if name[begin:] in ("", "/"):
             continue
         if not is_hidden(name[begin:]):
@@ -460,7 +461,7 @@ def _found(info: Mapping[str, Any]) -> FoundFile:
 
 
 def _modified(info: Mapping[str, Any]) -> int:
-    """When a file was modified, in microseconds, under the names that file systems have for it; 0: not known."""
+    """Return the time of the last change in microseconds, under any file system's name for it; 0 if it is not known."""
     for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created"):
         value: Any = info.get(key)
         if isinstance(value, str):
@@ -474,7 +475,7 @@ def _modified(info: Mapping[str, Any]) -> int:
 
 
 def _url_of(url: str, name: str) -> str:
-    """The URL of a file that the file system of `url` calls `name`."""
+    """Return the URL of a file whose name in the file system of `url` is `name`."""
     first, chained, rest = url.partition("::")
     if "://" not in first:  # such as simplecache::s3://...
         return f"{first}::{_url_of(rest, name)}"

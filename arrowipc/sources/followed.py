@@ -1,4 +1,4 @@
-"""A stream that grows: the messages that are appended at a path, also when another file takes its place."""
+"""Reading of a stream that grows: messages that are appended to the file at a path, also if the file is replaced."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from arrowipc.sources.file_objects import read_at
 from arrowipc.sources.locks import lock, unlock
 from arrowipc.sources.source import CONTINUATION
 
-#: Seconds between two looks at a file: where nothing tells of changes, and where inotify does (not of all, on NFS).
+#: Seconds between two checks of a file: without inotify, and with it, because on NFS it does not report all changes.
 LOOK, LOOK_BESIDE_INOTIFY = 0.05, 1.0
 #: IN_MODIFY | IN_CREATE | IN_MOVED_TO of Linux.
 CHANGES = 0x182
 
 
 class FollowedPath:
-    """The messages of the stream at a path, each once it is whole, then those of the file that takes its place.
+    """The messages of the stream at a path, each once it is complete, then those of the file that replaces it.
 
-    A writer that continues a stream may cut off a message that was not finished, and write another one there. So a
-    message is read at once, when all of it is there, and its head has to be the same after the body was read: what was
-    cut off was never whole.
+    A writer that continues a stream may cut off an unfinished message, and write another one there. Therefore a message
+    is only read when all its bytes exist, and its head must be the same after the body was read. A message that is
+    cut off was never complete.
     """
 
     def __init__(self, path: str, limits: Limits | None) -> None:
         self.path = path
-        self.events: Any = None  # a file that can be read from when something has changed in the folder
+        self.events: Any = None  # inotify's file, readable when the folder has changed; None without inotify
         self._limits = limits or Limits()
         self._file: Any = None
         self._at = 0  # where the next message begins
         self._prefix, self._is_end = 8, False
         folder = os.path.dirname(os.path.realpath(path))
         self._poll = select.poll()
-        self.most: float = LOOK  # seconds to wait at once
+        self.most: float = LOOK  # longest time for one call of `wait`
         with suppress(ImportError, OSError, AttributeError):
             from ctypes import CDLL
 
             library = CDLL(None)
             number = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-            if number >= 0:  # else this user has too many
+            if number >= 0:  # otherwise the user has reached the limit
                 self.events = open(number, "rb", buffering=0)  # noqa: SIM115 - close() does
                 self._poll.register(number, select.POLLIN)
                 if library.inotify_add_watch(number, os.fsencode(folder), CHANGES) >= 0:
@@ -58,21 +58,21 @@ class FollowedPath:
                 self.events.read(1 << 16)
 
     def seekable(self) -> bool:
-        """False: batches come in order."""
+        """Return False: batches come in order."""
         return False
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         for file in (self.events, self._file):
             if file is not None:
                 file.close()
 
     def rest(self) -> int:
-        """Return how many bytes of an unfinished message are there."""
+        """Return how many bytes of an unfinished message exist."""
         return 0 if self._file is None else max(os.fstat(self._file.fileno()).st_size - self._at, 0)
 
     def take(self) -> tuple[memoryview, bool] | None:
-        """Return the next message and whether it is the first one of a file; None: there is none yet."""
+        """Return the next message, and whether it is the first one of a file; None if it is not complete yet."""
         while True:
             now = None
             with suppress(FileNotFoundError):
@@ -81,14 +81,14 @@ class FollowedPath:
                 return None
             mine = os.fstat(self._file.fileno())
             replaced = now is not None and not os.path.samestat(now, mine)
-            # Before the last look: what a writer wrote until it went is read.
+            # Take the lock before the last read: if it is free, the old file's writer has written everything.
             is_left = replaced and lock(self._file.fileno(), 0, shared=True)
             unlock(self._file.fileno())
-            if mine.st_size < self._at:  # cut short and begun again
+            if mine.st_size < self._at:  # the file was truncated, and begins again
                 self._at = 0
             block = self._whole_message()
             if block is not None and self._is_end and (replaced or (now is None and mine.st_nlink)):
-                block, is_left = None, replaced  # the file was renamed: another one comes
+                block, is_left = None, replaced  # the file was renamed: another one replaces it
             if block is not None:
                 self._at += len(block)
                 return block, self._at == len(block)
@@ -98,7 +98,7 @@ class FollowedPath:
             self._file = None
 
     def _open(self, found: os.stat_result) -> bool:
-        if not stat.S_ISREG(found.st_mode):  # a pipe could be waited for
+        if not stat.S_ISREG(found.st_mode):  # opening a pipe could wait
             raise UsageError(f"follow: {self.path!r} is not a regular file")
         with suppress(FileNotFoundError):
             self._file, self._at = open(self.path, "rb", buffering=0), 0  # noqa: SIM115 - close() does
@@ -110,11 +110,11 @@ class FollowedPath:
         prefix = 8 if head[:4] == CONTINUATION else 4
         size, body = int.from_bytes(head[prefix - 4 : prefix], "little", signed=True), 0
         if len(head) < prefix or (size == 0 and at and prefix < self._prefix):
-            return None  # zeros stand where a file system has not got the bytes yet
+            return None  # some file systems show zeros where bytes have not arrived yet
         length = prefix + size if 0 < size <= self._limits.metadata_bytes else prefix
         head = os.pread(number, length, at)
         if length > prefix and len(head) == length:
-            with suppress(ArrowIpcError):  # the decoder will say what is wrong
+            with suppress(ArrowIpcError):  # the decoder will raise this error
                 body = message_kind(head[prefix:], self._limits)[1]
         if os.fstat(number).st_size < at + length + body:
             return None
@@ -128,7 +128,7 @@ class FollowedPath:
         return None
 
     def _with_end(self, block: memoryview, prefix: int, length: int) -> memoryview | None:
-        """Join the message that closes a stream with checksums to the end marker: who continues cuts off both."""
+        """Join the message that closes a stream with checksums and the end marker: continuing writers cut off both."""
         message = message_of(block[prefix:length], block[length:], self._limits)
         if (checksum_of(message) or (0, False))[1]:
             end = os.pread(self._file.fileno(), prefix, self._at + len(block))

@@ -1,7 +1,7 @@
 """Files over HTTP: no more of a response is read than was requested, and all responses are of one version.
 
-The connections, their TLS and their pool are those of fsspec's HTTP file system (aiohttp). What an answer
-says of itself is compared with the question before its body is read.
+Connections, TLS and pooling are those of fsspec's HTTP file system (aiohttp). The headers of an answer are compared
+with the request before its body is read.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 #: Bytes that one read takes from a connection.
 CHUNK = 1 << 18
-#: An exchange that brings fewer bytes of a range than this within the deadline has stalled ...
+#: A response with fewer bytes of a range than this within the timeout has stalled ...
 STEP = 1 << 12
-#: ... or fewer of a stream, which may be written while it is read.
+#: ... or fewer than this of a stream, which may be written while it is read.
 LIVE_STEP = 1 << 8
-#: Ranges that are fetched side by side: each costs some 0.5 ms of processor time, so that more would wait for that, and
-#: not for 20 ms of the net ...
+#: Ranges that are fetched at the same time: each takes some 0.5 ms of processor time, so more of them would wait for
+#: the processor, and not for the 20 ms of the network.
 MOST = 48
-#: ... and at first: as many new connections at a time as small servers have room to queue. One that finds none is
-#: tried again by the system after a second, or three, or seven.
+#: Ranges that are fetched at first: small servers can queue about as many new connections. The system repeats an
+#: attempt for which there is no room only after a second, then after three and seven.
 FIRST = 16
 REDIRECTS = 10
-#: What a server may have done to the bytes of a file (Content-Encoding).
+#: Encodings that a server may have applied to the bytes of a file (Content-Encoding).
 CODINGS = frozenset(("gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"))
 #: Headers that may follow a redirect to another host.
 HARMLESS = {"user-agent", "accept", "accept-language"}
@@ -48,7 +48,7 @@ _NO_RANGES = (
 
 
 class Refused(OSError):
-    """A server's answer that is not what was asked for: says how."""
+    """A server's answer does not fit the request; the text says how."""
 
 
 class Missing(FileNotFoundError, Refused):
@@ -56,7 +56,7 @@ class Missing(FileNotFoundError, Refused):
 
 
 async def fetch_all(fetch: Callable[..., Awaitable[Result]], parts: Sequence[tuple[Any, ...]]) -> list[Result]:
-    """Fetch parts side by side: a few at first, and one more with every answer; the first failure ends them all."""
+    """Fetch parts concurrently: a few at first, and one more with every answer; the first failure ends them all."""
     free, more = asyncio.Semaphore(FIRST), iter(range(MOST - FIRST))
 
     async def one(part: tuple[Any, ...]) -> Result:
@@ -75,9 +75,9 @@ async def fetch_all(fetch: Callable[..., Awaitable[Result]], parts: Sequence[tup
 
 
 class _Deadline:
-    """Bounds how long `step` more bytes of an exchange take; None: as long as they like.
+    """A limit for the time that `step` more bytes of a response take; None: no limit.
 
-    All time counts, also that of threads which wait for each other, but for what passes between `pause` and `resume`.
+    All time counts, also waiting for other threads, except for the time between `pause` and `resume`.
     """
 
     def __init__(self, timeout: float | None, step: int = STEP) -> None:
@@ -86,7 +86,7 @@ class _Deadline:
         self._start = self._paused = time.monotonic()
 
     async def wait(self, what: Awaitable[Result]) -> Result:
-        """Wait for a step."""
+        """Wait for the next bytes."""
         if self._timeout is None:
             return await what
         try:
@@ -101,25 +101,25 @@ class _Deadline:
             ) from error
 
     def arrived(self, count: int) -> None:
-        """Reset the deadline when enough has arrived."""
+        """Count bytes that have arrived; reset the deadline after each `step`."""
         self._count += count
         if self._count >= self._step:
             self._start, self._count = time.monotonic(), 0
 
     def pause(self) -> None:
-        """Stop counting: nobody waits."""
+        """Stop counting time, because nothing waits for the server."""
         self._paused = time.monotonic()
 
     def resume(self) -> None:
-        """Count on from where it was paused."""
+        """Continue to count time after `pause`."""
         self._start += time.monotonic() - self._paused
 
 
 class HttpFile:
-    """A file over HTTP, by fsspec's HTTPFileSystem; one version is read, that of the first response.
+    """A file over HTTP, by fsspec's HTTPFileSystem; only one version is read, that of the first response.
 
-    `timeout` is how many seconds an answer may stall. `version` is what an earlier answer said of the version, as
-    `version_of` gives it; answers are compared with it.
+    `timeout` is the number of seconds that an answer may stall. `version` is the result of `version_of` for an earlier
+    answer, or empty; answers are compared with it.
     """
 
     def __init__(self, system: Any, url: str, timeout: float | None, version: Mapping[str, str]) -> None:
@@ -127,25 +127,25 @@ class HttpFile:
         self._url = url
         self._timeout = timeout
         self.version: dict[str, str] = dict(version)
-        # Whose coroutines `_size`, `_ends` and `_fetch` are, in the words of fsspec.
+        # Attributes of fsspec's asynchronous file systems: `_size`, `_ends` and `_fetch` are coroutines of `loop`.
         self.async_impl = True
         self.asynchronous: bool = system.asynchronous
         self.loop: Any = system.loop
 
     def open(self, size: int | None) -> HttpStream:
-        """Ask for the whole file, which may be known to have `size` bytes, to be read in order."""
+        """Request the whole file, to be read in order; `size` is its length, if that is known."""
         from fsspec.asyn import sync
 
         return sync(self.loop, self._open, size)  # type: ignore[no-any-return]
 
-    # -- in the thread in which fsspec works --
+    # -- coroutines, in fsspec's thread --
 
     async def _size(self) -> int | None:
-        """Ask how long the file is; None where the server does not say."""
+        """Request the length of the file; return None if the server does not say it."""
         import aiohttp
 
         deadline = _Deadline(self._timeout)
-        for method in ("HEAD", "GET"):  # some servers know no HEAD; the body of a GET is not read
+        for method in ("HEAD", "GET"):  # some servers do not support HEAD; the body of the GET is not read
             try:
                 answer = await self._ask(method, {}, deadline)
             except (OSError, aiohttp.ClientError) as error:
@@ -165,9 +165,9 @@ class HttpFile:
         return None
 
     async def _ends(self, tail: int) -> tuple[int | None, list[tuple[int, bytearray]]]:
-        """Ask for the first 8 bytes and the last `tail` ones, side by side: how long the file is, and (offset, bytes).
+        """Request the first 8 and the last `tail` bytes concurrently; return the file's length and (offset, bytes).
 
-        What servers do not answer so is left out; `_size` and `_fetch` find out why.
+        Parts that a server does not send are left out; `_size` and `_fetch` report the reason later.
         """
         ends = [end for end in await fetch_all(self._end, [(size,) for size in {0, tail}]) if end is not None]
         sizes = {total for total, _, _ in ends if total is not None}
@@ -176,7 +176,7 @@ class HttpFile:
         return next(iter(sizes), None), [(start, data) for _, start, data in ends if data]
 
     async def _end(self, tail: int) -> tuple[int | None, int, bytearray] | None:
-        """The length of the file, and its last `tail` bytes with their offset; its first bytes if that is 0."""
+        """Return the file's length, and offset and bytes of its last `tail` bytes, of its first 8 if `tail` is 0."""
         import aiohttp
 
         deadline, answer = _Deadline(self._timeout), None
@@ -188,7 +188,7 @@ class HttpFile:
             total, start, end = part
             self._compare(answer, total)
             return total, start, await _body(answer, start, end, answer.status == 206 or end == total, deadline)
-        except aiohttp.ClientError:  # not every server knows ranges from the end
+        except aiohttp.ClientError:  # some servers do not support ranges from the end
             return None
         finally:
             if answer is not None:
@@ -210,7 +210,7 @@ class HttpFile:
             elif start:
                 raise Refused(_NO_RANGES)
             else:
-                total = _length(answer)  # a server without ranges: what is asked for comes first
+                total = _length(answer)  # without range requests, but the wanted bytes come first
             self._compare(answer, total if total is not None else size, size)
             return await _body(answer, start, end, answer.status == 206 or end == size, deadline)
         finally:
@@ -229,7 +229,7 @@ class HttpFile:
         return HttpStream(self.loop, answer, deadline, size)
 
     async def _ask(self, method: str, headers: dict[str, str], deadline: _Deadline) -> Any:
-        """Send a request and wait for the head of its answer."""
+        """Send a request for the known version, and wait for the head of its answer."""
         headers = {"Accept-Encoding": "identity", **headers}
         etag, modified = self.version.get("etag", ""), self.version.get("time", "")
         if _STRONG.fullmatch(etag):
@@ -239,13 +239,13 @@ class HttpFile:
         return await deadline.wait(self._follow(method, headers))
 
     async def _follow(self, method: str, ours: dict[str, str]) -> Any:
-        """Send a request, and again to where its answers point; what is secret stays with the first host."""
+        """Send a request and follow redirects; headers, auth and cookies of the options only go to the first host."""
         import aiohttp
         from multidict import CIMultiDict
         from yarl import URL
 
         session = await self._system.set_session()
-        unbounded = aiohttp.ClientTimeout(total=None)  # the deadline is ours
+        unbounded = aiohttp.ClientTimeout(total=None)  # `_Deadline` limits the time instead
         options = {"timeout": unbounded, **self._system.kwargs, "auto_decompress": False}
         if "timeout" in self._system.client_kwargs:
             options.pop("timeout")
@@ -261,7 +261,7 @@ class HttpFile:
             answer.release()
             try:
                 target = url.join(URL(place))
-                # Servers upgrade URLs: the same host over HTTPS, at the default port.
+                # A redirect to the same host over HTTPS, at the default port, is the same place.
                 secured = url.with_scheme("https") if url.scheme == "http" and url.is_default_port() else url
                 elsewhere = target.origin() not in (url.origin(), secured.origin())
             except ValueError:
@@ -280,7 +280,7 @@ class HttpFile:
         raise Refused(f"the server redirects more than {redirects} times")
 
     def _compare(self, answer: Any, total: int | None, size: int | None = None) -> None:
-        """Refuse an answer of another version, or let the first one say which version it is."""
+        """Refuse an answer of another version; the first answer determines the version."""
         headers = answer.headers
         found = {"ETag": headers.get("ETag"), "LastModified": headers.get("Last-Modified"), "size": total}
         version = version_of(found)
@@ -300,7 +300,7 @@ class HttpFile:
 
 
 class HttpStream:
-    """A file that is read in order, as it arrives; reads give some bytes, and none at the end."""
+    """A file that is read in order, as it arrives."""
 
     def __init__(self, loop: Any, answer: Any, deadline: _Deadline, size: int | None) -> None:
         self._loop, self._answer, self._deadline = loop, answer, deadline
@@ -308,7 +308,7 @@ class HttpStream:
         deadline.pause()
 
     def read(self, count: int) -> bytes:
-        """Wait for some bytes, at most `count`; none at the end of the file."""
+        """Wait for some bytes and return them, at most `count`; none at the end of the file."""
         from fsspec.asyn import sync
 
         self._deadline.resume()
@@ -319,7 +319,7 @@ class HttpStream:
 
     async def _read(self, count: int) -> bytes:
         data: bytes = await self._deadline.wait(self._answer.content.read(count))
-        self._deadline.arrived(len(data) or LIVE_STEP)  # its end is progress too
+        self._deadline.arrived(len(data) or LIVE_STEP)  # the end of the file is progress, too
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0 or (self._left and not data):
@@ -334,7 +334,7 @@ class HttpStream:
 
 
 def _check_status(answer: Any, wanted: tuple[int, ...], where: str = "") -> None:
-    """Refuse what is no answer to the question, and bytes that are not those of the file."""
+    """Refuse an answer with another status, or whose bytes are encoded."""
     status = answer.status
     if status not in wanted:
         reason = f"{where}the server answers {status} ({(answer.reason or '')[:80]!r})"
@@ -351,13 +351,13 @@ def _check_status(answer: Any, wanted: tuple[int, ...], where: str = "") -> None
 
 
 def _codings(answer: Any) -> list[str]:
-    """Name what was done to the bytes; objects of stores are also said to be "utf-8" or "aws-chunked"."""
+    """Return the encodings of the bytes; other values, such as "utf-8" and "aws-chunked" from stores, are ignored."""
     said = answer.headers.get("Content-Encoding", "").lower().split(",")
     return sorted(CODINGS & {each.strip() for each in said})
 
 
 def _check_session(session: Any) -> None:
-    """Refuse to show another host what is meant for the first one and belongs to every request."""
+    """Refuse a session whose auth or headers, which belong to every request, would be sent to another host."""
     if (
         getattr(session, "auth", None) is not None
         or {name.lower() for name in getattr(session, "headers", None) or ()} - HARMLESS
@@ -369,7 +369,7 @@ def _check_session(session: Any) -> None:
 
 
 def _length(answer: Any) -> int | None:
-    """The bytes that an answer says it has."""
+    """Return the length in an answer's headers, or None."""
     text = answer.headers.get("Content-Length")
     if text is None:
         return None
@@ -379,13 +379,13 @@ def _length(answer: Any) -> int | None:
 
 
 def _said_range(answer: Any) -> tuple[int, int, int | None] | None:
-    """Which bytes of the file an answer says it has, and of how many."""
+    """Return start, end and total length from an answer's Content-Range; None if there is no valid one."""
     found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
     return None if found is None else (int(found[1]), int(found[2]) + 1, None if found[3] == "*" else int(found[3]))
 
 
 def _checked_range(answer: Any, start: int, end: int) -> int | None:
-    """Refuse another range than the one asked for; return the length of the file where it is said."""
+    """Refuse another range than the requested one; return the length of the file if the answer contains it."""
     found, length = _said_range(answer), _length(answer)
     if found is None:
         raise Refused(
@@ -403,9 +403,9 @@ def _checked_range(answer: Any, start: int, end: int) -> int | None:
 
 
 def _checked_end(answer: Any, tail: int) -> tuple[int | None, int, int] | None:
-    """The length of the file, and what an answer has of it: the last `tail` bytes, or the first 8 where that is 0.
+    """Return the file's length, and start and end of an answer's bytes: the last `tail` ones, the first 8 if that is 0.
 
-    None: the answer is of another kind.
+    None if the answer is of another kind.
     """
     if answer.status in (404, 410):
         _check_status(answer, ())
@@ -422,7 +422,7 @@ def _checked_end(answer: Any, tail: int) -> tuple[int | None, int, int] | None:
 
 
 async def _body(answer: Any, start: int, end: int, exact: bool, deadline: _Deadline) -> bytearray:
-    """Read the body of an answer, `exact` if nothing may follow; memory grows with what has arrived."""
+    """Read the body of an answer; `exact`: no bytes may follow. Memory grows only with the bytes that arrive."""
     data, left = bytearray(), end - start
     content = answer.content
     while left:

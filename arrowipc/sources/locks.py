@@ -1,8 +1,8 @@
-"""Who writes to a path: locks (`flock`) of files and folders.
+"""Locks (`flock`) of files and folders, against other writers of a path.
 
-A stream is locked for as long as somebody appends to it. Whoever replaces a file locks its folder for a moment, and
-shares the lock of the file, so that no appender comes meanwhile. A lock ends with `unlock`, not when its file is
-closed: a child that was forked meanwhile has that file open, too.
+A writer locks a stream as long as it appends to it. To replace a file, a writer locks its folder for a moment, and
+takes a shared lock of the file, so that nobody begins to append meanwhile. A lock ends with `unlock`, not when its file
+is closed: a child that was forked meanwhile has that file open, too.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from arrowipc._core import Descriptor
 from arrowipc.decode.file_decoder import MAGIC
 
-#: Seconds to wait for those who look for a moment whether a stream has a writer.
+#: Seconds to wait for other processes that hold a lock only to check whether a stream has a writer.
 LONGEST_LOOK = 0.1
 
 
 def lock(descriptor: int, seconds: float, *, shared: bool = False) -> bool:
-    """Lock a file or a folder; False if another process keeps its lock for so long."""
+    """Lock a file or a folder; return False if another process keeps its lock for so many seconds."""
     from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
     deadline = time.monotonic() + seconds
@@ -32,12 +32,12 @@ def lock(descriptor: int, seconds: float, *, shared: bool = False) -> bool:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.005)
-        except OSError:  # NFS, for example, locks no directories
+        except OSError:  # NFS, for example, cannot lock directories
             return True
 
 
 def unlock(descriptor: int) -> None:
-    """End a lock, also that of a child process that was forked meanwhile."""
+    """End a lock, also for child processes that were forked meanwhile."""
     from fcntl import LOCK_UN, flock
 
     with suppress(OSError, ValueError):
@@ -46,7 +46,7 @@ def unlock(descriptor: int) -> None:
 
 @contextmanager
 def locked(descriptor: int, seconds: float, *, shared: bool = False) -> Iterator[bool]:
-    """Hold a lock during a block, if `lock` returns True."""
+    """Hold a lock during a block; yield what `lock` returns: whether the lock was taken."""
     try:
         yield lock(descriptor, seconds, shared=shared)
     finally:
@@ -55,12 +55,12 @@ def locked(descriptor: int, seconds: float, *, shared: bool = False) -> Iterator
 
 @contextmanager
 def without_writer(path: str) -> Iterator[bool]:
-    """Keep those who append to the stream at a path out during a block; False: one of them is there.
+    """Keep others from appending to the stream at a path during a block; yield False if one is appending already.
 
-    Files are not locked by those who append to them, so that people may lock them for purposes of their own.
+    Files (in the file format) are not locked: arrowipc does not lock them to append, so that users may lock them.
     """
     file, head = None, MAGIC
-    with suppress(OSError):  # there is none, it is no regular file, or it is not ours to read
+    with suppress(OSError):  # the path does not exist, is no regular file, or is not readable
         file = Descriptor(path, os.O_RDONLY | os.O_NONBLOCK)
         head = os.pread(file.fileno(), len(MAGIC), 0)
     if file is None or head == MAGIC:

@@ -1,7 +1,7 @@
-"""Files at URLs: their ends, and the ranges that a reader needs, in few requests.
+"""Files at URLs: their ends, and the ranges that a reader needs, are fetched with few requests.
 
-What is asked for is decided by generators of `Steps`, which do no I/O: they yield calls and are sent the answers.
-`run` makes these calls one after another, `arrowipc.aio` awaits them.
+Generators (`Steps`) decide what to request; they do no I/O, but yield calls and are sent the answers. `run` makes
+these calls one after another, `arrowipc.aio` awaits them.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
     #: Yields calls: a method's name (of `RemoteSource.system`) or a function, and what to call it with.
     Steps: TypeAlias = Generator[tuple[Any, ...], Any, Result]
 
-#: A request costs some 20 to 50 ms wherever it goes, in which 20 to 50 MB/s bring about this many bytes:
-#: ranges that are closer are fetched as one.
+#: Ranges that are closer than this are fetched as one: a request takes some 20 to 50 ms, in which about so many bytes
+#: arrive at 20 to 50 MB/s.
 GAP = 1 << 20
-#: Fetched from the end at once: holds most footers, as of a thousand nested columns, and all of a small file.
+#: Bytes fetched from the end at first: they contain most footers, even of a thousand nested columns, and small files.
 TAIL = 1 << 17
-#: What is fetched ahead of a reader that takes the batches in order: a few GAPs, so that the time of a
-#: request does not count, and little beside what a task may hold.
+#: Bytes fetched ahead of a reader that reads batches in order: a few GAPs, so that the time of a request matters
+#: little, but few compared with the memory that a task may use.
 WINDOW = 8 << 20
-#: Batches whose metadata is fetched at once.
+#: Batches whose metadata is fetched with one request.
 HEADS = 64
-#: Batches looked at for one window, and ranges that it has.
+#: Largest numbers of batches considered for one window, and of its ranges.
 BATCHES = 1024
 RANGES = 512
-#: Seconds in which a server has to send something.
+#: Seconds in which a server has to send data.
 TIMEOUT = 30.0
-#: Reads of a stream; each crosses over to the thread in which fsspec works.
+#: Bytes of one read of a stream; each read switches to fsspec's thread and back.
 STREAM_BUFFER = 1 << 20
 
 
 def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
-    """Return fsspec's file system for a URL, and the path in it; a UsageError if that is not installed or known."""
+    """Return fsspec's file system for a URL, and the path in it; a UsageError if it is unknown or not installed."""
     try:
         import fsspec
     except ImportError:
@@ -65,13 +65,13 @@ def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> t
         raise UsageError(f"{url}: {error}") from None
     except (TypeError, ValueError) as error:
         raise UsageError(f"{url}: not a URL that fsspec knows: {_hidden(str(error), storage_options)}") from None
-    except Exception as error:  # some log in here
+    except Exception as error:  # some file systems log in here
         raise io_error(url, error, options=storage_options) from None
     return system, path
 
 
 def _hidden(text: str, options: Any) -> str:
-    """A text without the values of storage options: those are secrets, and libraries quote what they refuse."""
+    """Return a text without the values of storage options: these are secrets, and libraries quote wrong values."""
     if isinstance(options, str):
         return text.replace(options, "***") if len(options) > 3 else text
     if isinstance(options, Mapping):
@@ -82,7 +82,7 @@ def _hidden(text: str, options: Any) -> str:
 
 
 def run(steps: Steps[Result], call: Callable[..., Any]) -> Result:
-    """Make the calls that `steps` yields, until it returns; errors go to where the call was yielded."""
+    """Make the calls that `steps` yields until it returns; an error is raised in `steps`, where it yielded the call."""
     answer = None
     try:
         asked = next(steps)
@@ -99,9 +99,9 @@ def run(steps: Steps[Result], call: Callable[..., Any]) -> Result:
 
 
 def io_error(url: str, error: BaseException, where: str = "", options: Any = None) -> BaseException:
-    """Any exception of a file system as an OSError that names the URL.
+    """Return any exception of a file system as an OSError that names the URL.
 
-    It shows no secrets; raise it ``from None``, since what libraries say does.
+    It contains no secrets; raise it ``from None``, because the text of the original exception may.
     """
     if isinstance(error, (ArrowIpcError, MemoryError)):
         return error
@@ -113,7 +113,7 @@ def io_error(url: str, error: BaseException, where: str = "", options: Any = Non
     else:
         reason = f"{where}{type(cause).__name__}: {cause}"
     url, reason = showable(url), showable(_hidden(reason, options))
-    # Over HTTP fsspec takes every failure for a missing file; the cause tells what it was.
+    # Over HTTP, fsspec reports every failure as a missing file; the cause is the real error.
     http = type(cause).__module__.partition(".")[0] == "aiohttp"
     if isinstance(error, FileNotFoundError) and (not http or getattr(cause, "status", 0) in (404, 410)):
         return FileNotFoundError(errno.ENOENT, f"not found ({reason})", url)
@@ -130,33 +130,33 @@ class RemoteSource(Remote, Initialized):
     Parameters
     ----------
     url : str
-        Of any file system that fsspec knows.
+        A URL of any file system that fsspec knows.
     storage_options : mapping, optional
-        What that file system wants to know, such as credentials.
+        Options of that file system, such as credentials.
     size : int, optional
-        Bytes of the file, where the caller knows them: saves a request.
+        Bytes of the file, if the caller knows them: saves a request.
     gap : int, default 1 MiB
-        Ranges closer than this are fetched as one: about what arrives in the time that a request costs.
+        Ranges closer than this are fetched as one: about as many bytes as arrive during the time of a request.
     tail : int, default 128 KiB
-        Bytes that are fetched from the end at once: more than most footers have.
+        Bytes that are fetched from the end at first: more than most footers have.
     timeout : float, default 30
-        Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after which a
-        stalled HTTP server is given up with a TimeoutError. A `timeout` among the storage options takes its place, as
-        aiohttp understands it. Other file systems have deadlines of their own, which are storage options.
+        Seconds without a byte (to be exact: with less than 4 KiB of a range, 256 bytes of a stream) after which
+        reading from a stalled HTTP server ends with a TimeoutError. A `timeout` among the storage options replaces
+        it, with aiohttp's meaning. Other file systems have their own deadlines, which are storage options.
     version : mapping, optional
-        The `version` of another source for the same file: this one reads no other.
+        The `version` of another source for the same file: this one reads only that version.
     filesystem : fsspec.AbstractFileSystem, optional
-        In which `url` is a path.
+        The file system in which `url` is a path.
 
     Notes
     -----
-    All that one source reads is of one version of the file; another one is an OSError, so make a new source
-    then. Over HTTP, answers are compared by ETag, Last-Modified and length, and the server is asked to do so
-    too (``If-Match``). Of other file systems, their ``info`` is compared after every round of requests, and
-    after every 8 MiB of a stream. Where neither tells versions apart, only another length is noticed.
+    A source reads only one version of the file. If the file is replaced, reading raises an OSError; make a new source
+    then. Over HTTP, answers are compared by ETag, Last-Modified and length, and the server is asked to compare them,
+    too (``If-Match``). For other file systems, their ``info`` is compared after every round of requests, and
+    after every 8 MiB of a stream. If these do not distinguish versions, only another length is noticed.
 
-    Over HTTP, no more of an answer is read than was asked for, nothing is decompressed, and what a
-    redirect leads to on another host does not see the headers, cookies and auth of the storage options.
+    Over HTTP, no more of an answer is read than was asked for, nothing is decompressed, and if a request is
+    redirected to another host, that host does not receive the headers, cookies and auth of the storage options.
 
     Raises
     ------
@@ -214,25 +214,25 @@ class RemoteSource(Remote, Initialized):
         self._ends: list[tuple[int, bytes | bytearray]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another source of the same file, which reads no other version of it than this one."""
+        """Pickle as a source of the same file and the same version."""
         options, timeout, filesystem = self._given
         again = partial(RemoteSource, self.url, options, size=self._size, gap=self.gap, tail=self.tail)
         return partial(again, timeout=timeout, version=self.version, filesystem=filesystem), ()
 
     @property
     def local_path(self) -> str | None:
-        """str: the path, where the URL means a file of this machine."""
+        """str: the path, if the URL is that of a file of this machine; else None."""
         from fsspec.implementations.local import LocalFileSystem
 
         return self._path if isinstance(self._system, LocalFileSystem) else None
 
     @property
     def size(self) -> int:
-        """int: bytes of the file; asked for once."""
+        """int: bytes of the file; requested once."""
         return run(self.sizing(), self.call)
 
     def sizing(self) -> Steps[int]:
-        """Ask how long the file is, if that is not known; an OSError if nobody says."""
+        """Request the length of the file if it is not known; raise an OSError if the server does not say it."""
         if self._size is None and self._file is not None:
             yield from self._ending(self.tail)
         size = yield from self.asking_size()
@@ -245,11 +245,11 @@ class RemoteSource(Remote, Initialized):
 
     @property
     def known_size(self) -> int | None:
-        """int: bytes of the file; None where the server does not say how many."""
+        """int: bytes of the file; None if the server does not say it."""
         return run(self.asking_size(), self.call)
 
     def asking_size(self) -> Steps[int | None]:
-        """The same in steps."""
+        """`known_size` in steps."""
         if self._size is None and not self._asked:
             try:
                 if self._file is not None:
@@ -266,7 +266,7 @@ class RemoteSource(Remote, Initialized):
         return self._size
 
     def _ending(self, tail: int) -> Steps[None]:
-        """Fetch the first bytes, and the last `tail` ones, at once: an answer also says how long the file is."""
+        """Fetch the first bytes and the last `tail` ones concurrently; the answers also contain the file's length."""
         try:
             self._size, ends = yield "ends", tail
         except Exception as error:
@@ -274,17 +274,17 @@ class RemoteSource(Remote, Initialized):
         self._ends += ends
 
     def _measure(self) -> int:
-        """Open the file to get its length: a download knows more than its server."""
+        """Open the file to get its length: a downloaded file has one, even if its server does not say it."""
         with self._system.open(self._path, "rb") as file:
             return end_of(file)
 
     def blocks(self, decoder: BlockDecoder) -> RemoteBlocks:
-        """Return what fetches the blocks of the file."""
+        """Return an object that fetches the blocks of the file."""
         return RemoteBlocks(self, decoder)
 
     @property
     def system(self) -> Any:
-        """What answers the steps: a file system of fsspec, or what reads HTTP through one."""
+        """The object whose methods `Steps` call: a file system of fsspec, or an object that reads one file itself."""
         return self._file or self._system
 
     def call(self, what: Any, *arguments: Any) -> Any:
@@ -299,11 +299,11 @@ class RemoteSource(Remote, Initialized):
 
     @property
     def version(self) -> dict[str, str]:
-        """dict: what tells this version of the file from others, as far as it was asked for; may be empty."""
+        """dict: the properties that identify the file's version, as far as they are known; may be empty."""
         return dict((self._version or {}) if self._file is None else self._file.version)
 
     def head(self) -> bytes:
-        """Return the first 8 bytes, or fewer where the file is shorter."""
+        """Return the first 8 bytes, or fewer if the file is shorter."""
         if self._size is None and self._file is not None:
             run(self._ending(0), self.call)
             if (first := self._held(0, 8)) is not None:
@@ -322,11 +322,11 @@ class RemoteSource(Remote, Initialized):
         return bytes(self._held(0, first) or b"")
 
     def read(self, start: int, length: int) -> bytes:
-        """Return some bytes; from both ends they are fetched together with what will be needed next."""
+        """Return some bytes; those at the ends of the file are fetched together with others that are needed next."""
         return run(self.reading(start, length), self.call)
 
     def reading(self, start: int, length: int) -> Steps[bytes]:
-        """The same in steps."""
+        """`read` in steps."""
         size = yield from self.sizing()
         if start < 8:
             yield from self._heading()
@@ -338,11 +338,11 @@ class RemoteSource(Remote, Initialized):
         return bytes((yield from self.fetching([(start, start + length)]))[0])
 
     def fetch(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """Return the bytes of all ranges (start, end), near ones fetched as one, and all at the same time."""
+        """Return the bytes of all ranges (start, end), fetched concurrently; near ones are fetched as one."""
         return run(self.fetching(ranges), self.call)
 
     def fetching(self, ranges: Sequence[Range]) -> Steps[list[memoryview]]:
-        """The same in steps."""
+        """`fetch` in steps."""
         held = [self._held(start, end) for start, end in ranges]
         merged = merge([piece for piece, have in zip(ranges, held, strict=True) if have is None], self.gap)
         answers = [memoryview(data) for data in (yield from self._request(merged))]
@@ -356,7 +356,7 @@ class RemoteSource(Remote, Initialized):
         return out
 
     def open(self) -> io.BufferedReader:
-        """Open the file for reading from its beginning to its end, with one request where that can be."""
+        """Open the file for reading from its beginning to its end, with one request if possible."""
         try:
             if self._file is not None:
                 file: Any = self._file.open(self._size)
@@ -386,7 +386,7 @@ class RemoteSource(Remote, Initialized):
                 return answers
             if self._version is None:
                 yield from self._confirming()
-            # Errors come as answers, which is the default of `on_error`.
+            # Errors are returned as answers, the default of `on_error`.
             answers = yield "cat_ranges", [self._path] * len(ranges), *map(list, zip(*ranges, strict=True))
         except Exception as error:
             raise self._failure(error) from None
@@ -402,7 +402,7 @@ class RemoteSource(Remote, Initialized):
         return answers
 
     def _open_file(self, timeout: float | None) -> HttpFile | None:
-        """The object that compares versions of responses itself (HTTP or a store), or None."""
+        """Return an object that reads the file and compares versions itself (over HTTP or in a store), or None."""
         if hasattr(self._system, "file_at"):
             return self._system.file_at(self._path, self._version or {})  # type: ignore[no-any-return]
         protocol = self._system.protocol
@@ -415,15 +415,15 @@ class RemoteSource(Remote, Initialized):
         return HttpFile(self._system, self._path, timeout, self._version or {})
 
     def _pin(self, info: Mapping[str, Any]) -> None:
-        """Let what a file system says of the file first tell which version it is."""
+        """Let the first ``info`` of the file determine its version."""
         if self._version is None:
-            # A file that was downloaded whole stays as it is.
-            cached = sys.modules.get("fsspec.implementations.cached")  # without it nothing was
+            # A file that was downloaded completely does not change.
+            cached = sys.modules.get("fsspec.implementations.cached")  # not imported: no file was downloaded
             whole = cached is not None and isinstance(self._system, cached.WholeFileCacheFileSystem)
             self._version = {} if whole else version_of(info)
 
     def _confirming(self) -> Steps[None]:
-        """Ask the file system whether the file is still the one that was opened."""
+        """Request the file's ``info``, and raise if the file was replaced since it was opened."""
         if self._version == {}:
             return
         try:
@@ -432,7 +432,7 @@ class RemoteSource(Remote, Initialized):
         except Exception as error:
             if self._version is not None:
                 raise self._failure(error) from None
-            info = {}  # reading it will tell, or need not know
+            info = {}  # reading the file may work nevertheless, or raises the error
         self._pin(info)
         reason = replaced(self._version or {}, version_of(info))
         if reason is not None:
@@ -450,7 +450,7 @@ class _Sequential(io.RawIOBase):
 
     def __init__(self, file: Any, source: RemoteSource) -> None:
         self._inner, self._source = file, source
-        self._unsure = 0  # bytes since the version was looked at
+        self._unsure = 0  # bytes read since the version was last compared
         size = source.version.get("size")
         self._left = None if size is None else int(size)
 
@@ -469,7 +469,7 @@ class _Sequential(io.RawIOBase):
         return count
 
     def _look(self, count: int) -> None:
-        """See whether the file is still the same: at its end, and after every window of it."""
+        """Compare the version of the file, at its end and after every WINDOW."""
         self._unsure += count
         if self._left is not None:
             self._left -= count
@@ -484,7 +484,7 @@ class _Sequential(io.RawIOBase):
 
 
 def merge(ranges: Iterable[Range], gap: int) -> list[Range]:
-    """Join ranges that overlap or are closer than `gap`; in rising order."""
+    """Return ranges in rising order, joined if they overlap or are closer than `gap`."""
     joined: list[Range] = []
     for start, end in sorted(ranges):
         if joined and start - joined[-1][1] < max(gap, 1):
@@ -497,7 +497,7 @@ def merge(ranges: Iterable[Range], gap: int) -> list[Range]:
 class RemoteBlocks:
     """The blocks of a remote file; only the bytes of the projection are fetched.
 
-    Batches that are expected in order come several with one request (`expect`), others one by one.
+    One request fetches several of the batches that are expected in order (`expect`); others are fetched one by one.
     """
 
     def __init__(self, source: RemoteSource, decoder: BlockDecoder) -> None:
@@ -505,9 +505,9 @@ class RemoteBlocks:
         self._decoder = decoder
         self._expected: deque[int] = deque()
         self._heads: dict[int, memoryview] = {}
-        #: (offset, bytes) of what was fetched of a batch
+        #: (offset, bytes) of the fetched parts of a batch
         self._ready: dict[int, list[tuple[int, memoryview]]] = {}
-        #: What others ask for, who wait for their turn: it is fetched too.
+        #: Batches that other tasks wait for: they are fetched together with the next one.
         self.waiting: list[int] = []
 
     def expect(self, numbers: Iterable[int]) -> None:
@@ -516,20 +516,20 @@ class RemoteBlocks:
         self._ready.clear()
 
     def run(self, steps: Steps[Result]) -> Result:
-        """Run steps of this object, and wait for each."""
+        """Run steps of this object, waiting for each call."""
         return run(steps, self._source.call)
 
     def is_ready(self, i: int) -> bool:
-        """Whether `batch` has the bytes of this one, and will ask for none."""
+        """Whether the bytes of a batch are fetched, so that `batch` makes no call."""
         return i in self._ready
 
     def batch(self, i: int) -> Steps[tuple[Memory, int]]:
-        """Fetch the bytes of a batch; also says where in them it begins."""
+        """Fetch the bytes of a batch; return memory with them, and the position of the batch in it."""
         if i not in self._ready:
             yield from self._fetch([i, *self._following(i)])
         elif self._expected and self._expected[0] == i:
             self._expected.popleft()
-        # Room for the whole body, as the metadata's offsets ask for; pages without columns stay untouched.
+        # Allocate the whole body, because the metadata's offsets refer to it; pages without bytes are never touched.
         offset, head, body = self._decoder.block(i)
         block, at = room_for(head, body)
         for start, piece in self._ready.pop(i):
@@ -553,7 +553,7 @@ class RemoteBlocks:
         yield from self._load(self._decoder.num_dictionaries - len(pending), pending, [*islice(self._expected, HEADS)])
 
     def _load(self, first: int, blocks: list[tuple[int, int, int]], numbers: Sequence[int] = ()) -> Steps[None]:
-        """Fetch some dictionary batches, and with the last of them the metadata of the batches that are expected."""
+        """Fetch and load some dictionary batches; with them, fetch the metadata of batches `numbers`."""
         heads: dict[int, Range] = {}
         if blocks and numbers and not self._is_whole(*self._decoder.block(numbers[0])[1:]):
             heads = self._head_ranges(numbers)
@@ -566,7 +566,7 @@ class RemoteBlocks:
             self._decoder.load_dictionary(i, block, at)
 
     def _following(self, i: int) -> list[int]:
-        """The batches that are expected after batch `i`, or else those that others wait for."""
+        """Return the batches expected after batch `i`; if it is not expected, those that other tasks wait for."""
         expected = self._expected
         if i not in expected:
             return [number for number in dict.fromkeys(self.waiting) if number != i and number not in self._ready]
@@ -576,7 +576,7 @@ class RemoteBlocks:
 
     def _fetch(self, numbers: list[int]) -> Steps[None]:
         """Fetch batch `numbers[0]`, and those of `numbers` after it that fit into the window."""
-        if self._ready:  # what was skipped, or is not waited for any more, goes
+        if self._ready:  # drop batches that were skipped or are no longer wanted
             kept = {*self._expected, *self.waiting}
             self._ready = {number: found for number, found in self._ready.items() if number in kept}
         wanted: dict[int, tuple[list[Range], list[tuple[int, memoryview]]]] = {}
@@ -587,9 +587,9 @@ class RemoteBlocks:
             except ArrowIpcError:
                 if not wanted:
                     raise
-                break  # it will be said when it is this batch's turn
+                break  # the error is raised when this batch is read
             joined = merge([*joined, *ranges], self._source.gap)
-            # What lies between near ranges comes too, and is kept with them.
+            # The limit includes the bytes between near ranges, which are fetched and kept with them.
             if wanted and (len(joined) > RANGES or sum(end - start for start, end in joined) > WINDOW):
                 break
             wanted[number] = ranges, here
@@ -598,7 +598,7 @@ class RemoteBlocks:
             self._ready[number] = here + [(start, next(pieces)) for start, _ in ranges]
 
     def _ranges(self, numbers: list[int]) -> Steps[tuple[list[Range], list[tuple[int, memoryview]]]]:
-        """What to fetch of batch `numbers[0]`: all of it, or what is read of its body; then its metadata is here."""
+        """Return the ranges of batch `numbers[0]` to fetch, and its fetched metadata unless all of it is fetched."""
         offset, head, body = self._decoder.block(numbers[0])
         if self._is_whole(head, body):
             return [(offset, offset + head + body)], []
@@ -607,11 +607,11 @@ class RemoteBlocks:
         return [(start + first, start + end) for first, end in found], [(offset, metadata)]
 
     def _is_whole(self, head: int, body: int) -> bool:
-        """Whether a block is fetched in one piece: all of it is read, or asking twice would cost more."""
+        """Whether to fetch a block in one piece: all of it is read, or two requests would take longer."""
         return self._decoder.reads_all or head + body <= self._source.gap
 
     def _head(self, numbers: list[int]) -> Steps[memoryview]:
-        """The metadata of batch `numbers[0]`, which is fetched with that of some of `numbers` after it."""
+        """Return the metadata of batch `numbers[0]`; if it must be fetched, fetch that of following ones with it."""
         if numbers[0] not in self._heads:
             ranges = self._head_ranges(numbers)
             self._heads = dict(zip(ranges, (yield from self._source.fetching(list(ranges.values()))), strict=True))

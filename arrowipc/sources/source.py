@@ -1,4 +1,4 @@
-"""Sources that callers name: paths, URLs, memory and file objects, and how their bytes reach a framer."""
+"""Opening of sources (paths, URLs, memory, file objects), and feeding their bytes to a framer."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-    # What readers open, for editors and type checkers.
+    # Types of the sources of readers, for editors and type checkers.
 
     class Reads(Protocol):
         """A binary file object that returns bytes."""
 
         def read(self, size: int, /) -> Any:
-            """Return so many bytes at most."""
+            """Return at most so many bytes."""
 
     class ReadsInto(Protocol):
         """A binary file object that fills memory."""
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
     Readable: TypeAlias = str | os.PathLike[str] | Buffer | Remote | Reads | ReadsInto | Receives
 
-#: Bytes that tell a file from a stream.
+#: Number of first bytes that distinguish a file from a stream.
 SIGNATURE = 6
-#: What Feather V1 files begin with.
+#: The first bytes of Feather V1 files.
 FEATHER_V1 = b"FEA1"
-#: What the messages of streams begin with since Arrow 0.15.
+#: The first bytes of the messages of streams since Arrow 0.15.
 CONTINUATION = b"\xff\xff\xff\xff"
 
 
 def locate_source(source: Any) -> Any:
-    """Say where a URL leads: to a path of this machine, or to a RemoteSource; a socket becomes a file."""
+    """Turn a URL into a path of this machine or a RemoteSource, and a socket into a file; return others as they are."""
     if isinstance(source, str) and "://" in source:
         path = file_path(source)
         if path is not None:
@@ -68,7 +68,7 @@ def locate_source(source: Any) -> Any:
 
 
 def file_path(url: str) -> str | None:
-    """The path that a ``file://`` URL means, which needs no fsspec; None for URLs of other kinds."""
+    """Return the path of a ``file://`` URL, without the help of fsspec; None for other URLs."""
     if not url.startswith("file://") or "::" in url:
         return None
     path = url[7:].removeprefix("localhost")
@@ -80,7 +80,7 @@ def file_path(url: str) -> str | None:
 
 
 def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
-    """Turn what the caller gave into (buffer, None) or (None, file object), and say if we opened the file."""
+    """Open a source: return (buffer, None) or (None, file object), and whether the caller must close the file."""
     memory_map = check_flag("memory_map", memory_map)
     source = locate_source(source)
     if is_remote(source):
@@ -90,7 +90,7 @@ def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
         if memory_map and is_regular(file):
             try:
                 buffer = map_file(file)
-            except OSError:  # a file system without maps, or more files than may be mapped: they are read
+            except OSError:  # the file system cannot map files, or too many are mapped: read it
                 return None, file, True
             file.close()
             return buffer, None, False
@@ -102,7 +102,7 @@ def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
 
 
 def _opened(path: str | os.PathLike[str]) -> Any:
-    """Open a path for reading; a directory and text that is no path get errors that say more than the system does."""
+    """Open a path for reading, with better errors than the system's for directories and text that is no path."""
     try:
         return open(path, "rb", buffering=0)
     except IsADirectoryError as error:
@@ -116,7 +116,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
 
 
 def existing_part(path: str) -> str:
-    """The last folder on the way to a path that exists."""
+    """Return the deepest folder of a path that exists."""
     place = os.path.abspath(path)
     while not os.path.isdir(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)
@@ -124,7 +124,7 @@ def existing_part(path: str) -> str:
 
 
 def _checked(file: Any) -> Any:
-    """Refuse what is no binary file object that can be read from."""
+    """Return a binary file object that is open for reading; refuse anything else."""
     refuse_async(file, ("read", "receive", "__aiter__"), "arrowipc.aio.open_stream() reads it")
     if not hasattr(file, "readinto") and not hasattr(file, "read"):
         expected = "a path, a URL, a bytes-like object, a binary file object or a socket"
@@ -139,7 +139,7 @@ def _checked(file: Any) -> Any:
 
 
 def map_file(file: Any) -> Any:
-    """Map an opened file into memory, which needs it no longer; pipes and devices are read."""
+    """Map an opened file into memory, after which it may be closed; pipes and devices are read."""
     if not is_regular(file):
         # Pipes and devices cannot be mapped.
         return file.readall()
@@ -148,17 +148,17 @@ def map_file(file: Any) -> Any:
 
 
 def is_regular(file: Any) -> bool:
-    """Whether an opened path is a file, and no pipe or device."""
+    """Whether an opened path is a regular file, not a pipe or device."""
     import stat
 
     return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
 
 def can_seek(file: Any) -> bool:
-    """Whether a file object can go back, and what it unpacks (a GzipFile does not ask that one)."""
+    """Whether a file object can seek, and also the file that it unpacks, which a GzipFile does not check."""
     try:
         return bool(file.seekable()) and (getattr(file, "fileobj", None) is None or can_seek(file.fileobj))
-    except AttributeError:  # also of a member of a tar stream, whose method fails
+    except AttributeError:  # there is no such method, or it fails, as for a member of a tar stream
         return False
 
 
@@ -173,10 +173,10 @@ class SocketFile:
         self._socket = socket
 
     def readinto(self, buffer: memoryview) -> int | None:
-        """Fill the front of `buffer`; None where a socket that does not block has nothing now."""
+        """Fill the front of `buffer`; return None if a non-blocking socket has no data now."""
         try:
             return self._socket.recv_into(buffer)  # type: ignore[no-any-return]
-        except TimeoutError as error:  # nothing was taken, so reading can go on
+        except TimeoutError as error:  # nothing was consumed, so reading can continue
             seconds = self._socket.gettimeout()
             raise TimeoutError(errno.ETIMEDOUT, f"nothing arrived at the socket for {seconds:g} s") from error
         except OSError as error:
@@ -186,7 +186,7 @@ class SocketFile:
 
 
 class Peeked:
-    """A pipe and its first bytes, which were read already and are returned again, once."""
+    """A pipe whose first bytes were read already; `readinto` returns them again."""
 
     __slots__ = ("_file", "_first", "first", "owned")
 
@@ -213,30 +213,30 @@ class Peeked:
         return count
 
     def close(self) -> None:
-        """Close the pipe, if we opened it."""
+        """Close the pipe if it is `owned`."""
         if self.owned:
             self._file.close()
 
 
 def look_at(source: Any) -> tuple[Any, bytes]:
-    """A source and the bytes that tell a file from a stream; a pipe becomes a `Peeked`."""
+    """Return a source and its first bytes, which distinguish a file from a stream; a pipe becomes a `Peeked`."""
     if isinstance(source, (str, os.PathLike)):
-        path = os.fspath(source)  # a number would be a descriptor
+        path = os.fspath(source)  # raises for a number, which would be a descriptor
         if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
             source = Peeked(_opened(path), True)
     elif not is_remote(source):
         try:
             memoryview(source)
-        except (TypeError, ValueError):  # a map that is closed
+        except (TypeError, ValueError):  # ValueError: a closed mmap
             if not can_seek(_checked(source)):
                 source = Peeked(source, False)
     return source, source.first if isinstance(source, Peeked) else first_bytes(source)
 
 
 def spooled(file: Any, most: int, magic: bytes) -> Any:
-    """All that a pipe still has, where it begins with `magic`: up to `most` bytes in memory, more on disk.
+    """Read all remaining bytes of a pipe if it begins with `magic`: up to `most` bytes into memory, more to disk.
 
-    Of anything else the first bytes, by which to say what it is.
+    If it does not, return only its first bytes, from which errors say what it is.
     """
     from arrowipc.metadata.file_signatures import HEAD
 
@@ -250,7 +250,7 @@ def spooled(file: Any, most: int, magic: bytes) -> Any:
 
 
 def on_disk(file: Any, data: bytearray) -> Any:
-    """The map of a copy on the disk of `data`, which is emptied, and of all that a file object still has."""
+    """Copy `data`, which is emptied, and all remaining bytes of a file object to disk; return a map of the copy."""
     from tempfile import TemporaryFile
 
     piece = memoryview(bytearray(1 << 20))
@@ -264,7 +264,7 @@ def on_disk(file: Any, data: bytearray) -> Any:
 
 
 def pump(framer: Framer, file: Any) -> None:
-    """Feed a framer some of the bytes it needs next; never reads past the current message."""
+    """Feed a framer some of the bytes that it needs next; never read past the current message."""
     try:
         framer.pump(read_some, file)
     except FileObjectError as error:
@@ -273,15 +273,15 @@ def pump(framer: Framer, file: Any) -> None:
     except (BlockingIOError, ArrowIpcError):
         raise
     except BaseException as error:
-        # An error of the system call took nothing from the source. A handler of a signal may raise when bytes
-        # were taken and not yet counted; to go on without them would give wrong values.
+        # An error of the system call consumed nothing. But a signal handler may raise after bytes were consumed
+        # and before they were counted; continuing without them would give wrong values.
         if not isinstance(error, OSError) or error.errno is None:
             framer.interrupt(error)
         raise
 
 
 def apart(framer: Framer, file: Any, call: Callable[[], T]) -> T:
-    """Return what ``call()`` returns, which moves the file; nobody reads on meanwhile, and then it is where it was."""
+    """Return the result of ``call()``, which may move the file: no other thread reads, and the position is restored."""
 
     def there_and_back() -> T:
         place = position_of(file)
@@ -294,7 +294,7 @@ def apart(framer: Framer, file: Any, call: Callable[[], T]) -> T:
 
 
 def first_bytes(source: Any) -> bytes:
-    """The six bytes that tell a file from a stream; none where looking would take them away."""
+    """Return the six bytes that distinguish a file from a stream; none if reading would consume them."""
     if is_remote(source):
         head: bytes = source.head()
         return head[:SIGNATURE]
@@ -302,7 +302,7 @@ def first_bytes(source: Any) -> bytes:
         if os.path.isfile(source):
             with open(source, "rb", buffering=0) as file:
                 return file.read(SIGNATURE)
-        return b""  # a pipe must not be opened twice; what does not exist says so when it is opened
+        return b""  # a pipe must not be opened twice; a missing file raises when it is opened
     try:
         return bytes(memoryview(source)[:SIGNATURE])
     except TypeError:
@@ -316,7 +316,7 @@ def first_bytes(source: Any) -> bytes:
 
 
 def first_bytes_again(source: Any) -> bytes:
-    """The first bytes of a source that was read; none where it cannot be read from its beginning again."""
+    """Return the first bytes of a source that was already read; none if it cannot be read again from its beginning."""
     source = locate_source(source)
     if hasattr(source, "read") and not is_remote(source):
         if not can_seek(source):
@@ -326,7 +326,7 @@ def first_bytes_again(source: Any) -> bytes:
 
 
 def whole(source: Any, memory_map: bool) -> memoryview[int]:
-    """All bytes of a source: its own memory, its map, or the map of a copy on the disk."""
+    """Return all bytes of a source: its own memory, its map, or the map of a copy on disk."""
     buffer, file, owned = open_source(source, memory_map)
     if file is None:
         return memoryview(buffer).cast("B")

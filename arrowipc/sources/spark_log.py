@@ -1,8 +1,8 @@
-"""Which files of a folder count where Spark's streaming sink wrote them: those that the sink's log lists.
+"""The log of Spark's streaming sink: of the files in a folder that the sink wrote, only those in the log count.
 
 The folder ``_spark_metadata`` has a file for each micro-batch, named by its number. Every tenth is named
-``<number>.compact`` and repeats all that counts of the files before it. The first line is ``v1``, each further line a
-JSON object about one file. So a file that no line names, which a micro-batch left that did not end, does not count.
+``<number>.compact`` and repeats the valid entries of the files before it. The first line is ``v1``, each further line a
+JSON object about one file. A file that no line names was left by an unfinished micro-batch, and does not count.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from arrowipc.errors import FormatError, LimitError, UnsupportedError
 #: The folder of the log, beside the files that it lists.
 LOG = "_spark_metadata"
 VERSION = "v1"
-#: Bytes of a log at most, all its files together: about two million names.
+#: Most bytes of a log, all its files together: about two million names.
 LARGEST = 256 << 20
-#: How often a reader looks again where others were faster.
+#: Attempts to read a log while Spark removes files of it.
 TRIES = 20
 _NAME = re.compile(r"(0|[1-9]\d{0,17})(\.compact)?", re.ASCII)
 _URI = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/]*))?(/.*)", re.DOTALL)
@@ -32,7 +32,7 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
 
 def log_files(names: Iterable[str], where: str) -> list[str]:
-    """The names of the files that make up a log, in their order; a FormatError if one is missing."""
+    """Return the names of the files of a log that are needed, in order; raise a FormatError if one is missing."""
     found: dict[int, str] = {}
     for name in names:
         match = _NAME.fullmatch(name)
@@ -53,7 +53,7 @@ def log_files(names: Iterable[str], where: str) -> list[str]:
 
 
 def listed(data: bytes, roots: Iterable[str], where: str) -> Iterator[tuple[str, bool]]:
-    """What `data`, one file of a log, says: names under the folder (`roots`), and whether they are still there."""
+    """Read one file of a log: yield names under the folder (`roots`), and whether they were added or deleted."""
     try:
         version, *lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -88,12 +88,12 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _below(uri: str, begins: tuple[str, ...]) -> str | None:
-    """The name of a file under the folder; None if it is elsewhere."""
+    """Return the name of a file under the folder; None if it is elsewhere."""
     match = _URI.fullmatch(uri)
     if match is None:
         return None
     path = unquote(match[2], errors="surrogateescape")
-    # File systems of fsspec have the bucket in their paths, those of Hadoop do not.
+    # Paths of fsspec's file systems contain the bucket, those of Hadoop do not.
     for each in (path.lstrip("/"), f"{match[1] or ''}{path}"):
         for begin in begins:
             name = each[len(begin) :]
@@ -103,11 +103,11 @@ def _below(uri: str, begins: tuple[str, ...]) -> str | None:
 
 
 def local_log(directory: str) -> frozenset[str] | None:
-    """The names under a local directory that its log lists; None where there is no log."""
+    """Return the names under a local directory that its log lists; None if it has no log."""
     where = os.path.join(directory, LOG)
 
     def read(name: str, most: int) -> bytes:
-        # Without O_NONBLOCK a pipe of that name would be waited for.
+        # Without O_NONBLOCK, opening a pipe of that name would wait.
         with (
             Descriptor(os.path.join(where, name), os.O_RDONLY | _NO_WAIT) as opened,
             open(opened.fileno(), "rb", closefd=False) as file,
@@ -118,7 +118,7 @@ def local_log(directory: str) -> frozenset[str] | None:
 
 
 def remote_log(system: Any, directory: str) -> frozenset[str] | None:
-    """The names under a directory of a file system of fsspec that its log lists; None where there is no log."""
+    """Return the names under a directory of an fsspec file system that its log lists; None if it has no log."""
     where = f"{directory.rstrip('/')}/{LOG}"
 
     def names() -> list[str]:
@@ -141,7 +141,7 @@ def _read_log(
         except (FileNotFoundError, NotADirectoryError):
             return None
         added, deleted, left = set[str](), set[str](), LARGEST
-        # Spark removes files of the log that are in a newer compact one.
+        # Spark removes files of the log after it has written a newer compact one: then try again.
         with suppress(FileNotFoundError):
             for file in files:
                 data = read(file, left + 1)
@@ -155,7 +155,7 @@ def _read_log(
 
 
 def above(directory: str) -> list[str]:
-    """The directories whose logs are about a directory: itself, and those of keys with the one that they are in."""
+    """Return the directories whose logs may list a directory's files: itself, and those above that of a key."""
     found = [directory]
     while "=" in os.path.basename(directory):
         directory = os.path.dirname(directory)
@@ -169,11 +169,11 @@ def with_logs(
     directory: str,
     wanted: Callable[[str], bool] = lambda name: False,
 ) -> list[Any]:
-    """The files of a listing that count.
+    """Return the files of a listing that count.
 
-    A log is read before its folder is listed: then all the files are there that it lists, and none of a micro-batch
-    that ends meanwhile. `listing` lists the files below `directory`, at any depth, `log_of` reads the log of a
-    directory, and `wanted` says of a name that a log lists whether its absence is a FileNotFoundError.
+    A log is read before its folder is listed: then all files that it lists exist, and files of a micro-batch that ends
+    meanwhile do not count. `listing` lists the files below `directory`, at any depth, `log_of` reads the log of a
+    directory, and `wanted` says for a name in a log whether its absence is a FileNotFoundError.
     """
     logs = {each: log_of(each) for each in above(directory)}
     while True:
@@ -189,7 +189,7 @@ def with_logs(
 
 
 def _directories(files: Iterable[Any], known: Iterable[str]) -> set[str]:
-    """All directories in which files were found, with those between them and the known ones, but not these."""
+    """Return the directories of files, and those above them up to the known ones, without these."""
     seen = {*known}
     for file in files:
         directory = os.path.dirname(file.path)
@@ -202,7 +202,7 @@ def _directories(files: Iterable[Any], known: Iterable[str]) -> set[str]:
 def _counting(
     files: list[Any], folder: str, names: frozenset[str], directory: str, wanted: Callable[[str], bool]
 ) -> list[Any]:
-    """The files but those below a folder that its log does not list."""
+    """Return the files without those below `folder` that its log does not list; raise if a wanted one is missing."""
     begin = folder.rstrip("/" + os.sep) + "/"
     asked = directory.rstrip("/" + os.sep) + "/"
     kept, missed = [], {name for name in names if wanted(name) and f"{begin}{name}".startswith(asked)}

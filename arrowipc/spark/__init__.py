@@ -1,4 +1,4 @@
-"""Arrow IPC in Apache Spark: the data source ``arrowipc``, payload columns, and the types between.
+"""Arrow IPC in Apache Spark: the data source ``arrowipc``, payload columns, and conversion of types.
 
 >>> import arrowipc.spark
 >>> from arrowipc.spark import decode_payloads

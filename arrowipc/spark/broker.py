@@ -1,7 +1,7 @@
-"""The process of one host that holds shared data: reads it once, and lends it to every worker that asks.
+"""The process on a host that holds shared data: it reads them once, and lends them to every worker that asks.
 
 ``python -m arrowipc.spark.broker SOCKET FILE IDLE``: started by the first worker of a host, see
-`arrowipc.spark.share`. The tags of requests and of returned memory come over stdin: everybody sees arguments.
+`arrowipc.spark.share`. The tags of requests and of returned memory are read from stdin: other users see arguments.
 """
 
 import sys
@@ -12,15 +12,15 @@ from arrowipc import open_file
 from arrowipc.dissociated.served import Prepared
 from arrowipc.dissociated.server import Server
 
-#: How often it looks whether somebody is there, in seconds.
+#: Seconds between two checks whether there are clients.
 TICK = 0.5
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve under a name the batches of a file, until there was no client for a while; returns the exit status."""
+    """Serve the batches of a file under any name until there was no client for a while; return the exit status."""
     socket, file, idle = arguments
     want_data, free_data = sys.stdin.readline().split()
-    # Listening comes before reading: of two brokers that start at once, one finds the name taken and goes.
+    # Listen before reading: of two brokers that start at the same time, one finds the name taken and exits.
     held = Prepared(lambda: open_file(file))
     try:
         server = Server(

@@ -1,4 +1,4 @@
-"""Data frames from Arrow data on the driver, and back."""
+"""Spark data frames from Arrow data on the driver, and back."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,7 +12,7 @@ from arrowipc.tables import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: About how many bytes of rows one row of Spark carries to the JVM: enough cells for all cores, few calls for each.
+#: About the bytes of rows in one payload: so there are enough payloads for all cores, but few calls for each.
 CELL_BYTES = 1 << 20
 
 
@@ -24,16 +24,16 @@ def create(spark: "SparkSession", data: Any, options: TypeOptions | Mapping[str,
     spark : SparkSession
         Classic or Connect. With the jar (see `register`), the rows are decoded in the JVM.
     data : Table, reader, dict of columns, or object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-        What :func:`arrowipc.table` takes, such as tables and data frames of pyarrow, polars and DuckDB. All of it is
-        in the driver's memory as payloads then.
+        Anything that :func:`arrowipc.table` takes, such as tables and data frames of pyarrow, polars and DuckDB. All
+        of it is held in the driver's memory as payloads.
     options : TypeOptions or mapping, optional
-        What becomes of values that Spark cannot hold as they are; see :class:`TypeOptions`.
+        Conversion of values that Spark cannot hold as they are; see :class:`TypeOptions`.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        The rows in their order, with the types of `to_spark_schema`. They are those of ``createDataFrame``, but it
-        takes no dictionaries, views, unsigned integers, run-end encoding and unions, and reads timestamps without a
+        The rows in their order, with the types of `to_spark_schema`. ``createDataFrame`` gives the same types, but it
+        refuses dictionaries, views, unsigned integers, run-end encoding and unions, and reads timestamps without a
         time zone as if they were in that of the session.
 
     Raises
@@ -69,7 +69,7 @@ def collect(df: "DataFrame") -> Table:
     Returns
     -------
     Table
-        In the memory in which Spark's ``toArrow`` leaves them, with its types.
+        The rows in the memory of the result of Spark's ``toArrow``, with its types.
 
     Examples
     --------

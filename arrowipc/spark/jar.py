@@ -1,11 +1,11 @@
-"""The jar with Spark's file format for Arrow files: where it is, and how it is built where it is missing.
+"""The jar with Spark's file format for Arrow files: finding it, and building it if it is missing.
 
-PySpark's jars hold the Scala compiler, so wherever Spark and a Java can run, the jar can be built: from the sources
-that the package carries, against the Spark that will load it. A wheel of ours brings it ready. Else it is built once,
+PySpark contains the Scala compiler, so wherever Spark and Java can run, the jar can be built: from the sources in
+this package, against the Spark that will load it. A wheel of arrowipc contains the jar. Otherwise it is built once,
 into the user's cache folder.
 
-``python -m arrowipc.spark.jar`` does that beforehand and prints the path, for ``spark-submit --jars``; where it
-cannot, it says why and what to do, and exits with 1.
+``python -m arrowipc.spark.jar`` builds it if necessary and prints the path, for ``spark-submit --jars``; if that fails,
+it prints the reason and advice, and exits with 1.
 """
 
 import argparse
@@ -30,21 +30,22 @@ from arrowipc.spark.options import options_resource
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
-#: The jar that a wheel brings, and that `make jar` builds.
+#: The jar in a wheel, which `make jar` builds.
 PREBUILT = Path(__file__).with_name("arrowipc-spark.jar")
-#: The sources as they are installed, and as they lie in a checkout.
+#: The folder of the sources, in an installed package and in a checkout.
 SOURCES = (Path(__file__).with_name("jvm"), Path(__file__).parents[2] / "jvm" / "src" / "main")
-#: Where the jar holds the defaults of the options.
+#: The file in the jar with the defaults of the options.
 OPTIONS = "META-INF/arrowipc/options.tsv"
-#: The only major version of Spark whose interfaces we know.
+#: The only major version of Spark whose interfaces the sources use.
 MAJOR = "4"
-#: Spark 4 runs on Java 17 or newer. (`-release` would say so too, but needs a file that only a JDK has.) Classes do not
-#: repeat the methods of their interfaces: those of a newer Spark name types that an older one does not have.
+#: Spark 4 runs on Java 17 or newer. (`-release` would also set that, but needs a file that only a JDK has.) Without
+#: forwarders, classes do not repeat methods of their interfaces, which in a newer Spark name types that an older one
+#: does not have.
 SCALA = ("-Xunchecked-java-output-version:17", "-Xmixin-force-forwarders:false", "-g:line", "-encoding", "UTF-8")
-#: The compiler recurses deeply. Its run is too short for the second, optimizing compiler of Java to pay.
+#: The compiler recurses deeply, and runs too briefly for Java's optimizing compiler to be worth its time.
 JAVA = ("-Xss8m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LIMIT_SECONDS = 900
-#: When every file in the jar was made, so that two builds are equal.
+#: The time of every file in the jar, constant so that two builds are equal.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -56,26 +57,26 @@ NO_SPARK = (
 
 
 class NoJar(Exception):
-    """There is no jar and none can be built; the message says why, and what to do."""
+    """There is no jar, and none can be built; the message contains the reason and advice."""
 
 
 def find_jar() -> str | None:
-    """Return the path of the jar, which is built first where it is missing.
+    """Return the path of the jar, which is built first if it is missing.
 
-    Building takes about 20 seconds of a processor, once for each version of arrowipc and of Spark, and needs a Java.
+    Building takes about 20 seconds of processor time, once for each version of arrowipc and of Spark, and needs Java.
 
     Returns
     -------
     str or None
-        For ``spark.jars``, ``--jars`` and ``spark.addArtifact`` of Spark Connect. None where there is no jar and none
-        can be built: the log says why, once.
+        The path for ``spark.jars``, ``--jars`` and ``spark.addArtifact`` of Spark Connect. None if there is no jar and
+        none can be built: the log says why, once.
     """
     return _outcome()
 
 
 @functools.cache
 def _outcome() -> str | None:
-    """What is found; a build that failed is not tried again by the same process."""
+    """Find or build the jar once per process: a failed build is not tried again."""
     try:
         return str(_found())
     except NoJar as error:
@@ -89,7 +90,7 @@ def _found() -> Path:
     prebuilt = _digest_of(PREBUILT) == digest
     jars, versions = _spark(optional=prebuilt)
     if prebuilt:
-        return PREBUILT  # a client of Spark Connect, which has no Spark, can still give the jar to its server
+        return PREBUILT  # also without Spark: a client of Spark Connect can send the jar to its server
     name = f"arrowipc-spark-{versions}-{digest}.jar"
     try:
         folder = _cache_folder()
@@ -99,7 +100,7 @@ def _found() -> Path:
         with _locked(folder / ".lock") as alone:
             if not _is_whole(path, digest):  # another process may have built it meanwhile
                 for draft in folder.glob(".build-*") if alone else ():
-                    shutil.rmtree(draft, ignore_errors=True)  # of a build that was killed
+                    shutil.rmtree(draft, ignore_errors=True)  # the folder of a build that was killed
                 _build(jars, sources, path)
         return path
     except OSError as error:
@@ -110,11 +111,11 @@ def _found() -> Path:
         return private / name
 
 
-# What it is built from.
+# The sources, and Spark.
 
 
 def _sources() -> dict[str, Path]:
-    """The sources and resources by their names below the folder that holds them."""
+    """Return the sources and resources, by their names below their folder."""
     for folder in SOURCES:
         found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
         if found:
@@ -123,7 +124,7 @@ def _sources() -> dict[str, Path]:
 
 
 def _digest(sources: dict[str, Path]) -> str:
-    """What tells one state of the sources, and of this builder, from another."""
+    """Return a digest of the sources, the options and this module."""
     parts = {name: path.read_bytes() for name, path in [*sources.items(), ("jar.py", Path(__file__))]}
     parts[OPTIONS] = options_resource().encode()
     lines = (f"{name} {hashlib.sha256(data).hexdigest()}\n" for name, data in parts.items())
@@ -131,7 +132,7 @@ def _digest(sources: dict[str, Path]) -> str:
 
 
 def _digest_of(jar: Path) -> str | None:
-    """The state of the sources that a jar was built from; None where there is no jar."""
+    """Return the digest of the sources from which a jar was built; None if there is no jar."""
     try:
         with zipfile.ZipFile(jar) as archive:
             return archive.comment.decode()
@@ -140,10 +141,10 @@ def _digest_of(jar: Path) -> str | None:
 
 
 def _spark(optional: bool = False) -> tuple[Path, str]:
-    """The folder of the jars of the Spark that will load ours, and its versions."""
+    """Return the folder of the jars of the Spark that will load the jar, and its versions."""
     home, spec = os.environ.get("SPARK_HOME"), importlib.util.find_spec("pyspark")
     base = Path(home) if home else Path(spec.origin).parent if spec is not None and spec.origin else Path("/dev/null")
-    # The second is where pip puts another Spark (PYSPARK_HADOOP_VERSION).
+    # pip puts a Spark for another Hadoop (PYSPARK_HADOOP_VERSION) into the second folder.
     for jars in (base / "jars", base / "spark-distribution" / "jars"):
         core, scala = (next(iter(jars.glob(f"{name}-*.jar")), None) for name in ("spark-core_*", "scala-compiler"))
         if core is not None and scala is not None:
@@ -160,7 +161,7 @@ def _spark(optional: bool = False) -> tuple[Path, str]:
 
 
 def _build(jars: Path, sources: dict[str, Path], target: Path) -> None:
-    """Compile into a folder beside the target, which gets its name when it is complete."""
+    """Compile and pack in a folder beside the target; the jar gets its name when it is complete."""
     home = find_java()
     if home is None:
         raise NoJar(NO_JAVA)
@@ -184,7 +185,7 @@ def _build(jars: Path, sources: dict[str, Path], target: Path) -> None:
 
 
 def _pack(classes: Path, sources: dict[str, Path], jar: Path) -> None:
-    """Pack classes and resources; the manifest is first, as readers of jars expect it."""
+    """Pack classes and resources into a jar; the manifest is first, as readers of jars expect."""
     parts = {"META-INF/MANIFEST.MF": b"Manifest-Version: 1.0\r\nAutomatic-Module-Name: org.arrowipc.spark\r\n\r\n"}
     parts[OPTIONS] = options_resource().encode()
     for name, path in sources.items():
@@ -197,14 +198,14 @@ def _pack(classes: Path, sources: dict[str, Path], jar: Path) -> None:
         for name, data in parts.items():
             archive.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_DEFLATED, 9)
     with jar.open("rb") as file:
-        os.fsync(file.fileno())  # before it gets its name, which a machine that stops may keep without the bytes
+        os.fsync(file.fileno())  # before the rename: after a crash, the name could exist without the bytes
 
 
-# The cache. Spark runs what lies in it, so nobody else may put anything there.
+# The cache. Spark runs the code in it, so no other user may write there.
 
 
 def _cache_folder() -> Path:
-    """Return the folder, made if it is missing; an OSError says why it cannot be used."""
+    """Return the cache folder, made if it is missing; raise an OSError if it cannot be used."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     above = Path(base if os.path.isabs(base) else os.path.expanduser("~/.cache"))
     above.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -227,7 +228,7 @@ def _check(path: Path, owners: set[int], excuse: int = 0) -> None:
 
 
 def _is_whole(path: Path, digest: str) -> bool:
-    """Whether the jar is there, to its last bytes, which are the digest; an OSError says why it must not be used."""
+    """Whether the jar exists and is complete (the digest is at its end); raise an OSError if it must not be used."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -239,7 +240,7 @@ def _is_whole(path: Path, digest: str) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Let one process build at a time; where the file system has no locks, False, two may, and each renames its own."""
+    """Let one process build at a time; yield False without file locks: then two may build, each into its own file."""
     import fcntl
 
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -256,14 +257,14 @@ def _locked(path: Path) -> Iterator[bool]:
 
 
 def main() -> int:
-    """Print the path."""
+    """Run the command: print the path of the jar."""
     parser = argparse.ArgumentParser(prog="python -m arrowipc.spark.jar", description="Build the jar, print its path.")
     parser.add_argument("--to", type=Path, help="build it again, into this file")
     target = parser.parse_args().to
     try:
         if target is None:
             path = _found()
-            atexit.unregister(shutil.rmtree)  # who gets the path wants the file, too
+            atexit.unregister(shutil.rmtree)  # keep a jar in a temporary folder: its path is printed
         else:
             _build(_spark()[0], _sources(), path := target.absolute())
     except NoJar as error:

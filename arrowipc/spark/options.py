@@ -1,7 +1,7 @@
-"""The one table of options of ``format("arrowipc")``, and the check of what the Python data source is given.
+"""The table of all options of ``format("arrowipc")``, and the check of the Python data source's options.
 
-Spark passes options as texts under lower-case names. This module needs neither Spark nor pyarrow: the jar's builder
-imports it.
+Spark passes options as texts under lower-case names. This module needs neither Spark nor pyarrow, because the jar's
+builder imports it.
 """
 
 import json
@@ -19,8 +19,8 @@ class Option(NamedTuple):
 
     `type` is ``flag``, ``count`` (a whole number from 1), ``size`` (one from 0), ``bytes`` (such as 4194304 or 4m),
     ``names`` (separated by commas, or a JSON list), ``text``, or the words to choose from, separated by ``|``. `side`
-    says who has it: the jar, the Python data source, both; or Spark itself for every file format, and the Python data
-    source gives it the same meaning. Only the jar has options of writing and of payloads.
+    says which implementation has it: the jar, the Python data source, both; or "spark": Spark itself has it for every
+    file format, and the Python data source with the same meaning. Only the jar has options of writing and of payloads.
     """
 
     name: str
@@ -31,8 +31,8 @@ class Option(NamedTuple):
     meaning: str
 
 
-#: All options. The docstring of the data source, the check of names and values, the table of docs/guides/spark-files.md
-#: and spark-payloads.md, and the defaults of the JVM are made of this. A default of - is none.
+#: All options. The docstring of the data source, the check of names and values, tables of docs/guides/spark-files.md
+#: and spark-payloads.md, and the defaults in the JVM are made from this table. A default of - means: no default.
 TABLE: tuple[Option, ...] = tuple(
     Option(*line.strip().replace(" - ", "  ", 1).split(" ", 5))  # type: ignore[arg-type]
     for line in """
@@ -64,7 +64,7 @@ TABLE: tuple[Option, ...] = tuple(
     with_schema encode flag true jvm Each payload begins with its schema; without, it is a bare RecordBatch message.
     """.strip().splitlines()
 )
-#: What to do in the JVM instead of an option that only the Python data source has.
+#: Option that only the Python data source has -> advice what to do in the JVM instead.
 INSTEAD = {
     "columns": "select the columns: Spark reads no others",
     "storage.NAME": "give Hadoop's file system its settings, spark.hadoop.*",
@@ -73,9 +73,9 @@ INSTEAD = {
 
 
 def options_resource() -> str:
-    """The text of ``META-INF/arrowipc/options.tsv`` in the jar: name, default, kind and type of each option.
+    """Return the text of ``META-INF/arrowipc/options.tsv`` in the jar: name, default, kind and type of each option.
 
-    The kind is ``refused`` for what only the Python data source has: what to do instead is in the place of the type.
+    For options that only the Python data source has, the kind is ``refused``, and advice takes the place of the type.
     """
     own = (each for each in TABLE if each.side in ("both", "jvm"))
     lines = [f"{each.name}\t{each.default}\t{each.use}\t{each.type}\n" for each in own]
@@ -83,7 +83,7 @@ def options_resource() -> str:
     return "".join(lines)
 
 
-#: What is said of everything that only Spark's own machinery can do.
+#: Advice in errors about features that only the file format in the JVM has.
 USE_THE_JAR = (
     "the Python data source cannot do it, and the file format in the JVM can: call arrowipc.spark.register(spark), or "
     "start Spark with the jar that python -m arrowipc.spark.jar prints"
@@ -96,7 +96,7 @@ _OWN = {each.name.lower(): each for each in TABLE if each.use == "read"}
 
 
 def explained() -> str:
-    """The options of the Python data source as a docstring has them."""
+    """Return the options of the Python data source in the form of a docstring."""
     lines = []
     for option in _OWN.values():
         default = f", default ``{option.default}``" if option.default else ""
@@ -108,10 +108,10 @@ def explained() -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """The options that the Python data source was given, checked.
+    """The checked options of a read with the Python data source.
 
-    `values` has a value, or None, for each name as the table spells it; `paths` are those of ``path`` and ``paths``;
-    `storage` is what the file system of a URL wants to know.
+    `values` has a value, or None, for each name in the table; `paths` are those of ``path`` and ``paths``; `storage`
+    contains the options for the file system of a URL.
     """
 
     values: Mapping[str, Any]
@@ -120,7 +120,7 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Options":
-        """Check the options of a read; a UsageError says what is wrong, and what to do."""
+        """Check the options of a read; raise a UsageError with advice if one is wrong."""
         texts = {name.lower(): value for name, value in given.items()}
         if {"provider", "owner"} <= texts.keys():
             raise UsageError(f"a table of the catalog: {USE_THE_JAR}; or load(path)")
@@ -128,7 +128,7 @@ class Options:
         for name, text in texts.items():
             if name.startswith(_STORAGE):
                 storage[name.removeprefix(_STORAGE)] = _json_or_text(text)
-            elif name not in _OWN and name not in ("path", "paths"):  # which load() gives
+            elif name not in _OWN and name not in ("path", "paths"):  # load() sets these two
                 raise UsageError(_unknown(name))
         values = {option.name: _parsed(option, texts.get(name, option.default)) for name, option in _OWN.items()}
         paths = [texts["path"]] if texts.get("path") else []
@@ -144,7 +144,7 @@ class Options:
 
 
 def _unknown(name: str) -> str:
-    """The error text for a name that is no option of reading; Spark passes names in lower case."""
+    """Return the error text for a name that is not an option of reading; Spark passes names in lower case."""
     for spelt in REFUSED:
         if spelt.lower() == name:
             return f"option {spelt}: {USE_THE_JAR}"
@@ -156,7 +156,7 @@ def _unknown(name: str) -> str:
 
 
 def _json_or_text(text: str) -> Any:
-    """A value as JSON where it can be (``true``, ``5``), else a text; ``"12345"`` in quotes is a text, too."""
+    """Return a value parsed as JSON if possible (``true``, ``5``), else the text; ``"12345"`` in quotes is a text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -164,13 +164,13 @@ def _json_or_text(text: str) -> Any:
 
 
 def _json_texts(text: str) -> list[str] | None:
-    """The texts of a JSON list; None where it is nothing of this kind."""
+    """Return the texts of a JSON list of texts; None for anything else."""
     found = _json_or_text(text)
     return found if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
 
 def _parsed(option: Option, text: str) -> Any:
-    """The value of an option; None where it has none."""
+    """Return the value of an option, parsed by its type; None if it has none."""
     match option.type:
         case _ if not text and not option.default:
             return None

@@ -1,7 +1,7 @@
-"""Gives sessions of Spark the file format for Arrow files, and says which one reads them.
+"""Brings the file format for Arrow files into Spark sessions, and says which implementation a session has.
 
-In a session with the jar, the name ``arrowipc`` is a file format in the JVM, as ``parquet`` is. Without it, the name is
-a data source in Python, which only reads, and slowly. Where a session knows both, Spark takes the file format.
+In a session with the jar, the name ``arrowipc`` is a file format in the JVM, like ``parquet``. Without the jar, it is
+a data source in Python, which is slow and only reads. If a session knows both, Spark uses the file format.
 """
 
 import functools
@@ -19,7 +19,7 @@ from arrowipc.spark.source import ArrowIpcDataSource
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
-#: The catalog with the functions on payloads: the setting that makes Spark know it, and its class.
+#: The catalog with the functions on payloads: the setting that registers it in Spark, and its class.
 CATALOG = "spark.sql.catalog.arrowipc"
 CATALOG_CLASS = "org.arrowipc.spark.payloads.ArrowIpcCatalog"
 
@@ -30,9 +30,9 @@ def configure(builder: Any) -> Any:
     Parameters
     ----------
     builder : SparkSession.Builder
-        Changed, and returned: the jar joins ``spark.jars``; it is built first where it is missing (`find_jar`). A Spark
-        that runs already does not change: see `register`. Where there is no jar, nothing is changed, and the log says
-        why.
+        Changed, and returned: the jar is added to ``spark.jars``; it is built first if it is missing (`find_jar`). A
+        Spark that runs already does not change: see `register`. If there is no jar, nothing is changed, and the log
+        says why.
 
     Examples
     --------
@@ -45,21 +45,21 @@ def configure(builder: Any) -> Any:
     jar = find_jar()
     if jar is None:
         return builder
-    # What a builder was told nobody else says; a second value of a setting would replace the first.
+    # Keep the jars that were set before: a second value of a setting replaces the first.
     others = [each for each in str(options.get("spark.jars", "")).split(",") if each and each != jar]
     return builder.config("spark.jars", ",".join([*others, jar])).config(CATALOG, CATALOG_CLASS)
 
 
 def session(master: str | None = None, settings: Mapping[str, Any] | None = None) -> SparkSession:
-    """Start Spark with the format ``arrowipc`` in it, or bring that to the session that runs; see `register`.
+    """Start Spark with the format ``arrowipc``, or register the format in the session that runs; see `register`.
 
     Parameters
     ----------
     master : str, optional
-        As for ``spark-submit --master``, or the address of a Spark Connect server (``sc://...``); default: what
-        Spark's own configuration says.
+        As for ``spark-submit --master``, or the address of a Spark Connect server (``sc://...``); default: that of
+        Spark's own configuration.
     settings : mapping of str to str, optional
-        Of Spark, such as ``{"spark.sql.shuffle.partitions": 8}``.
+        Settings of Spark, such as ``{"spark.sql.shuffle.partitions": 8}``.
 
     Examples
     --------
@@ -81,9 +81,9 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
 def register(spark: SparkSession) -> None:
     """Bring the format ``arrowipc`` and the functions on payloads to a session that runs already.
 
-    A session that has the jar stays as it is. Another one gets the jar (`find_jar`), by ``ADD JAR`` or, with Spark
+    A session that has the jar does not change. Another one gets the jar (`find_jar`), by ``ADD JAR`` or, with Spark
     Connect, by ``addArtifact``; it then reads, writes and has tables and streams as if it had started with the jar.
-    Where there is no jar, or the server takes none, the log says so once, and the Python data source reads.
+    If there is no jar, or the server refuses it, the log says so once, and the Python data source reads.
 
     Parameters
     ----------
@@ -99,11 +99,11 @@ def register(spark: SparkSession) -> None:
     if not has_jar(spark) and (jar := find_jar()) is not None:
         try:
             if _is_remote(spark):
-                spark.addArtifact(jar)  # for this session alone
+                spark.addArtifact(jar)  # only for this session
             else:
                 quoted = jar.replace("\\", r"\\").replace("'", r"\'")
                 spark.sql(f"ADD JAR '{quoted}'")
-        except Exception as error:  # servers refuse in many ways
+        except Exception as error:  # servers refuse with various exceptions
             log.warning("this session does not take the jar %s: %s", jar, str(error).partition("\n")[0])
     if not has_jar(spark):
         if reader_of(spark) is None:  # another package's broken module pyspark_* stops Spark's search
@@ -112,7 +112,7 @@ def register(spark: SparkSession) -> None:
 
 
 def has_jar(spark: SparkSession) -> bool:
-    """Whether a session has the jar, in this thread; its catalog knows the functions on payloads then."""
+    """Whether a session has the jar, in this thread; if so, register the catalog of functions on payloads."""
     if reader_of(spark) != "jvm":
         return False
     if spark.conf.get(CATALOG, None) is None:
@@ -121,17 +121,17 @@ def has_jar(spark: SparkSession) -> bool:
 
 
 def reader_of(spark: SparkSession) -> Literal["jvm", "python"] | None:
-    """What ``format("arrowipc")`` is in a session: the file format in the JVM, the Python source, or not known."""
+    """Return the implementation of ``format("arrowipc")`` in a session: that in the JVM, that in Python, or None."""
     if _is_remote(spark):
         try:
-            # Spark looks for the files of a file format, whose columns may all be null; a Python source says itself.
+            # With a file format, all columns become nullable; a Python source keeps the given schema.
             empty = spark.read.format("arrowipc").schema("x long NOT NULL").load("file:///dev/null")
             return "jvm" if empty.schema["x"].nullable else "python"
-        except PySparkException as error:  # a server on Windows, or one that has neither; it logs that
+        except PySparkException as error:  # a server on Windows (file format), or one that has neither, and logs that
             return "jvm" if error.getCondition() == "PATH_NOT_FOUND" else None
     sources: Any = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # type: ignore[union-attr]
     state: Any = spark._jsparkSession.sessionState()
-    with suppress(Exception):  # no source has this name; those of Python are found so in some threads alone
+    with suppress(Exception):  # raises if no source has this name; finds Python sources only in some threads
         if sources.lookupDataSource("arrowipc", state.conf()).getName().startswith("org.arrowipc."):
             return "jvm"
     return "python" if state.dataSourceManager().dataSourceExists("arrowipc") else None

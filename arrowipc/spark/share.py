@@ -1,6 +1,6 @@
 """Data that all Python workers of a host read from the same memory: one copy per host, not one per worker.
 
-Spark's own broadcast gives each Python worker a copy of its own to unpickle. Here a file goes to each host
+With Spark's own broadcast, each Python worker unpickles its own copy. Here a file is sent to each host
 once (`SparkContext.addFile`, with Connect `addArtifacts`); the first worker there starts a broker, which puts
 the batches into shared memory; every worker maps that memory and gets a `Table` that points into it.
 """
@@ -28,13 +28,13 @@ from arrowipc.tables import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Seconds: how long a broker stays when nobody uses it, and how long a worker waits for one to start.
+#: Seconds that a broker stays without clients, and that a worker waits for a broker to start.
 IDLE = 60.0
 START = 60.0
 
 _attached: dict[str, Table] = {}
 _lock = threading.Lock()
-#: What this process has started, to be waited for some day.
+#: The brokers that this process has started, kept until they have ended.
 _brokers: "list[subprocess.Popen[bytes]]" = []
 
 
@@ -46,7 +46,7 @@ def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
     data : pyspark.sql.DataFrame, Table, RecordBatch, or what an `arrowipc` writer takes
         Side inputs such as lookup tables and model features. A data frame is collected to the driver.
     spark : SparkSession, optional
-        Default: the active one. Without any, there is a UsageError.
+        Default: the active session. Without one, a UsageError is raised.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
         raise UsageError("there is no active Spark session: give one with spark=")
     token = secrets.token_hex(8)
     folder = tempfile.mkdtemp(prefix="arrowipc-share-")
-    # Not sooner: each executor that starts asks for all files that were added, and its tasks fail without.
+    # Keep the file until exit: each executor that starts requests all added files, and its tasks fail without them.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder, f"{token}.arrow")
     with arrowipc.new_file(path, alignment=64, durable=False) as writer:
@@ -84,7 +84,7 @@ def share(data: Any, *, spark: "SparkSession | None" = None) -> "Shared":
 
 
 def _read(uri: DissociatedUri) -> Table:
-    """Read the table: without validation from memory that we share, with full validation if it was sent."""
+    """Read the table: without validation from shared memory, with full validation if bodies were sent."""
     with connect(uri, validate="none", timeout=START) as reader:
         table = reader.read_all()
         if not reader.num_bodies_sent:
@@ -107,8 +107,8 @@ class Shared(Shipped):
     def value(self) -> Table:
         """Table: in shared memory; the same object each time in the same process.
 
-        Values in shared memory are not validated again: `share` wrote them, and a process of the same user,
-        which is checked, holds them. What was sent instead is validated fully (FormatError). An OSError says that
+        Values in shared memory are not validated again: `share` wrote them, and the broker is checked to be a process
+        of the same user. Values that were sent instead are validated fully (FormatError). An OSError means that
         the broker could not be started or reached; a PermissionError, that another user has taken its name.
         """
         with _lock:
@@ -131,7 +131,7 @@ class Shared(Shipped):
             try:
                 return _read(uri)
             except ConnectionRefusedError:
-                # Nobody is there yet, or the last broker has just gone.
+                # There is no broker yet, or the last one has just ended.
                 if broker is None or broker.poll() is not None:
                     broker = self._start_broker(uri.path.removeprefix("/"))
                 if time.monotonic() > deadline:
@@ -143,8 +143,8 @@ class Shared(Shipped):
 
         path = self._path or SparkFiles.get(f"{self._token}.arrow")
         command = [sys.executable, "-m", "arrowipc.spark.broker", socket, path, str(IDLE)]
-        # What Spark put on our path in its own way has to be on the broker's. A session of its own: Spark
-        # ends its workers by their process group.
+        # The broker needs the import path that Spark has set in this process. It gets its own session, because Spark
+        # kills the process group of its workers.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         broker = subprocess.Popen(
             command,
@@ -154,7 +154,7 @@ class Shared(Shipped):
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        # Everybody may read the arguments of a process: what lets clients in goes another way.
+        # Other users can read the arguments of a process: pass the secret tags through a pipe.
         assert broker.stdin is not None
         with contextlib.suppress(BrokenPipeError), broker.stdin as pipe:
             pipe.write(f"{self._want_data} {self._free_data}\n".encode())
@@ -165,6 +165,6 @@ class Shared(Shipped):
         return {**self.__dict__, "_path": None}
 
     def destroy(self) -> None:
-        """Let go of this process's table; the file that new executors ask for stays until the driver ends."""
+        """Release this process's table; the file that new executors request stays until the driver ends."""
         with _lock:
             _attached.pop(self._token, None)

@@ -1,7 +1,7 @@
-"""Takes functions and objects to the executors, and says there what helps if these lack the package.
+"""Pickles functions and objects for executors, so that an executor without arrowipc raises a helpful error.
 
-Spark pickles what tasks need, and names of our modules in it are imported before a line of ours runs. So the pickle
-is packed into another one, which needs none of our modules and can say more than that one is missing.
+Spark pickles the functions of tasks, and unpickling imports the modules that they name before any code of arrowipc
+runs. So the pickle is wrapped in another one, which needs no module of arrowipc, and reports a missing one.
 """
 
 import pickle
@@ -16,7 +16,7 @@ MISSING = (
 
 
 def packed(value: Any) -> Callable[[], Any]:
-    """A function that gives the value back; its own pickle names no module of ours."""
+    """Return a function that returns the value; its own pickle names no module of arrowipc."""
     data, text = _pickled(value), MISSING
 
     def unpack() -> Any:
@@ -37,7 +37,7 @@ def packed(value: Any) -> Callable[[], Any]:
 
 
 def shipped(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of one argument, as Spark is to have it."""
+    """Return a function of one argument in a form that Spark can pickle for executors."""
     unpack = packed(function)
 
     def call(batches: Any) -> Any:
@@ -48,7 +48,7 @@ def shipped(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 class _Late:
-    """Becomes, where it is unpickled, what a function returns."""
+    """An object that is unpickled as the result of a function call."""
 
     def __init__(self, reduced: Any) -> None:
         self._reduced = reduced
@@ -58,10 +58,10 @@ class _Late:
 
 
 class Shipped:
-    """Base class of what Spark pickles for its tasks."""
+    """Base class of objects that Spark pickles for its tasks."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        # Of the standard library alone, so that any pickle and any Python gets as far as `unpack`.
+        # Only the standard library is needed to get as far as `unpack`, which reports missing packages.
         unpack = packed(_Late((_restored, (type(self), self.__getstate__()))))
         return pickle.loads, (_pickled(_Late((unpack, ()))),)
 

@@ -1,4 +1,4 @@
-"""The Spark data source ``arrowipc`` in Python: what Spark asks it for."""
+"""The Spark data source ``arrowipc`` in Python: the methods that Spark calls."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,11 @@ class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has
 
     @classmethod
     def name(cls) -> str:
-        """Name for ``spark.read.format``."""
+        """Return the name for ``spark.read.format``."""
         return "arrowipc"
 
     def schema(self) -> "StructType":
-        """Spark schema of the first file, or of all with ``mergeSchema``, cut down to the option ``columns``."""
+        """Return the Spark schema of the first file, or of all with ``mergeSchema``, for the option ``columns``."""
         from arrowipc.spark.read.schema import infer_schema
         from arrowipc.spark.read.sources import ReadOptions
 
@@ -52,16 +52,16 @@ class ArrowIpcDataSource(Shipped, DataSource):  # noqa: D101  (its docstring has
         return ArrowIpcReader(schema, ReadOptions.of(self.options))
 
     def writer(self, schema: "StructType", overwrite: bool) -> Any:
-        """Refuse: files are written by the file format in the JVM alone."""
+        """Refuse: only the file format in the JVM writes files."""
         raise UsageError(f"write: {USE_THE_JAR}")
 
     def streamReader(self, schema: "StructType") -> Any:
-        """Refuse: streams are Spark's own for a file format."""
+        """Refuse: only the file format in the JVM has streams."""
         raise UsageError(
             f"readStream: {USE_THE_JAR}; or format('binaryFile'), with the schema of spark.read.format('binaryFile'), "
             "and decode_payloads of its column content"
         )
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> Any:
-        """Refuse: streams are Spark's own for a file format."""
+        """Refuse: only the file format in the JVM has streams."""
         raise UsageError(f"writeStream: {USE_THE_JAR}")

@@ -1,4 +1,4 @@
-"""Which Spark type each Arrow type becomes, and which Arrow type Spark then expects back."""
+"""The Spark type for each Arrow type, and the Arrow type that Spark then expects."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ TIME_TYPE: st.DataType = getattr(st, "TimeType", st.LongType)()
 _SIGNED = {8: st.ByteType(), 16: st.ShortType(), 32: st.IntegerType(), 64: st.LongType()}
 _UNSIGNED = {8: st.ShortType(), 16: st.IntegerType(), 32: st.LongType(), 64: st.DecimalType(20, 0)}
 _FLOATING = {"half": st.FloatType(), "single": st.FloatType(), "double": st.DoubleType()}
-# Exact, where Spark's own interval types are not (a day is not always 24 hours) or cannot travel from Python.
+# Exact types; Spark's own interval types are not exact (a day is not always 24 hours) or cannot come from Python.
 _INTERVALS: dict[str, st.DataType] = {
     "year_month": st.IntegerType(),
     "day_time": st.StructType().add("days", st.IntegerType()).add("milliseconds", st.IntegerType()),
@@ -69,9 +69,9 @@ class TypeOptions:
         Columns whose type has no Spark equivalent (decimals of more than 38 digits): raise, leave the
         column out, or render its values as text.
     extensions : bool, default False
-        Whether extension types become what they mean: ``arrow.uuid`` a string, ``arrow.bool8`` a boolean,
+        Whether extension types become Spark types of their meaning: ``arrow.uuid`` a string, ``arrow.bool8`` a boolean,
         ``arrow.timestamp_with_offset`` a timestamp (the offset is lost: Spark has none), ``arrow.parquet.variant``
-        a variant, unless it is shredded. Others stay what they are stored as.
+        a variant, unless it is shredded. Other extension types become their storage types.
     """
 
     nanoseconds: Nanoseconds = "error"
@@ -86,7 +86,7 @@ class TypeOptions:
 
     @classmethod
     def of(cls, options: "TypeOptions | Mapping[str, Any] | None") -> "TypeOptions":
-        """Take the options as they are, from a mapping (other keys are ignored), or the defaults for None."""
+        """Return the options as they are, made from a mapping (other keys are ignored), or the defaults for None."""
         if isinstance(options, cls):
             return options
         given = dict(options or {})  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ class TypeOptions:
 
 
 def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None = None) -> st.StructType:
-    """Spark's schema for Arrow data.
+    """Return the Spark schema for Arrow data.
 
     Parameters
     ----------
@@ -109,9 +109,9 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
     Returns
     -------
     pyspark.sql.types.StructType
-        Everything nullable, as with Spark's own file formats. Dictionaries, views and run-end encoding
-        vanish; unsigned integers widen; unions become a struct with one nullable field per member;
-        intervals become their exact parts (months, or a struct of days, milliseconds, ...).
+        A schema in which all is nullable, as with Spark's own file formats. Dictionaries, views and run-end encoding
+        become plain types, unsigned integers wider ones, unions a struct with one nullable field per member, and
+        intervals their exact parts (months, or a struct of days, milliseconds, ...).
 
     Raises
     ------
@@ -152,7 +152,7 @@ def _check_unique(names: Iterable[str], what: str) -> None:
 
 
 class Meaning(at.DataType):
-    """An extension type that is something else in Spark than what it is stored as; only plans hold it."""
+    """An extension type whose Spark type is not that of its storage; only used while conversions are planned."""
 
     __slots__ = ("name", "storage")
     __match_args__ = ("name", "storage")
@@ -165,7 +165,7 @@ class Meaning(at.DataType):
 
 
 def meant(field: Field, options: TypeOptions) -> Field:
-    """The field with a `Meaning` in place of each extension type that has one, if the options ask for that."""
+    """Return the field with extension types replaced by a `Meaning`, if they have one and the options ask for it."""
     if not options.extensions:
         return field
     type_ = changed(field.type, lambda child: meant(child, options))
@@ -178,7 +178,7 @@ def meant(field: Field, options: TypeOptions) -> Field:
 
 
 def changed(type_: at.DataType, change: Callable[[Field], Field]) -> at.DataType:
-    """The type with other fields for its children; values of dictionaries are one, without a name."""
+    """Return the type with its child fields changed; the values of a dictionary count as a child without a name."""
     if isinstance(type_, at.Dictionary):
         return at.Dictionary(
             type_.index_type, change(Field("", type_.value_type)).type, type_.ordered, type_.dictionary_id
@@ -195,7 +195,7 @@ _MEANINGS: dict[str, st.DataType] = {
 
 
 def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataType:
-    """The Spark type of one Arrow type; ``path`` is the dotted column name for error texts."""
+    """Return the Spark type for an Arrow type; ``path`` is the dotted column name for error texts."""
     match type_:
         case Meaning():
             instant = type_.storage.children[0].type if isinstance(_MEANINGS[type_.name], st.TimestampType) else None
@@ -235,7 +235,7 @@ def spark_type(type_: at.DataType, options: TypeOptions, path: str) -> st.DataTy
 
 
 def union_names(type_: at.Union) -> list[str]:
-    """Names of the struct fields that stand for a union's members: theirs, made unique by the type code."""
+    """Return the names of the struct fields for a union's members: the members' own, or with the type code added."""
     names = [field.name for field in type_.fields]
     return [
         name if name and names.count(name) == 1 else f"{name}_{code}"
@@ -272,7 +272,7 @@ def _leaf_type(type_: at.DataType, options: TypeOptions) -> st.DataType | None:
 
 
 def _decimal(type_: at.Decimal) -> st.DecimalType | None:
-    # Spark wants 0 <= scale <= precision <= 38; Arrow has 12E+2 (scale -2) and 0.0012 (scale 4, precision 2).
+    # Spark requires 0 <= scale <= precision <= 38; Arrow has 12E+2 (scale -2) and 0.0012 (scale 4, precision 2).
     scale = max(type_.scale, 0)
     precision = max(type_.precision + scale - type_.scale, scale)
     return st.DecimalType(precision, scale) if precision <= MAX_PRECISION else None
@@ -295,7 +295,7 @@ _ARROW_OF: dict[Any, Any] = {
     st.TimestampNTZType: pa.timestamp("us"),
     st.DayTimeIntervalType: pa.duration("us"),
 }
-#: What to write for types that Arrow data cannot hold.
+#: Advice for Spark types that Arrow data cannot hold.
 _INSTEAD = {
     "YearMonthIntervalType": "pyarrow, through which Spark hands rows to Python, cannot take it; write its "
     "months as a number: extract(YEAR FROM {path}) * 12 + extract(MONTH FROM {path})",
@@ -304,7 +304,7 @@ _INSTEAD = {
     "parse_json on what is read",
     **dict.fromkeys(("GeometryType", "GeographyType"), "write st_asbinary({path}), and its SRID"),
 }
-# Not among them: we write no Variants.
+# The Arrow type of Spark's VariantType; variants are only read, not written.
 VARIANT: pa.DataType = pa.struct(
     [
         pa.field("value", pa.binary(), nullable=False),
@@ -316,7 +316,7 @@ if hasattr(st, "TimeType"):
 
 
 def arrow_type_of(type_: st.DataType, path: str, variants: bool = True) -> pa.DataType:
-    """The Arrow type, exact down to nullability, that Spark expects for a Spark type; payloads hold no variants."""
+    """Return the Arrow type that Spark expects for a type, also in nullability; refuse variants unless `variants`."""
     if isinstance(type_, st.DecimalType):
         return pa.decimal128(type_.precision, type_.scale)
     if isinstance(type_, st.ArrayType):
@@ -339,7 +339,7 @@ def arrow_type_of(type_: st.DataType, path: str, variants: bool = True) -> pa.Da
 
 
 def arrow_schema_of(schema: st.StructType, variants: bool = True) -> pa.Schema:
-    """The Arrow schema that Spark expects from Python for ``schema``."""
+    """Return the Arrow schema that Spark expects from Python for ``schema``."""
     return pa.schema(_arrow_fields(schema, "", variants))
 
 
@@ -352,15 +352,14 @@ def _arrow_fields(type_: st.StructType, prefix: str, variants: bool) -> list[pa.
 
 
 def schema_to_read(source: Schema, target: st.StructType, label: str) -> Schema:
-    """The schema that payloads are decoded into: all that ``target`` wants, in the Arrow types of ``source``.
+    """Return the schema into which payloads are decoded: the columns of ``target``, in the Arrow types of ``source``.
 
-    What ``source`` lacks is there too, in the Arrow type that Spark would have written, so that a payload
-    that has it finds its place.
+    Columns that ``source`` lacks have the Arrow type that Spark would have written, for payloads that have them.
     """
     names = [field.name for field in source]
     found = [find_name(field.name, names, label, optional=True) for field in target.fields]
     if found and all(index is None for index in found):
-        # More likely payloads of another kind than payloads without values: raise.
+        # Raise an error: these are more likely payloads of another kind than payloads without values.
         find_name(target.fields[0].name, names, label)
     return Schema(
         [
@@ -380,7 +379,7 @@ def _field_to_read(source: Field | None, target: st.StructField, label: str, pat
 
 
 def _type_to_read(source: at.DataType, target: st.DataType, label: str, path: str) -> at.DataType:
-    """The type with those children of its structs that are wanted, all of them nullable."""
+    """Return the type with only those children of its structs that ``target`` contains."""
     match source, target:
         case at.Struct(), st.StructType():
             names = [field.name for field in source.fields]
@@ -401,7 +400,7 @@ def find_name(name: str, names: list[str], label: str) -> int: ...
 @overload
 def find_name(name: str, names: list[str], label: str, optional: bool) -> int | None: ...
 def find_name(name: str, names: list[str], label: str, optional: bool = False) -> int | None:
-    """Index of a column, see `index_of`; an error if there are several, or, unless `optional`, none."""
+    """Return the index of a column, see `index_of`; raise if several match or, unless `optional`, none."""
     index = index_of(name, names)
     if index is not None:
         return index
@@ -415,7 +414,7 @@ def find_name(name: str, names: list[str], label: str, optional: bool = False) -
 
 
 def index_of(name: str, names: Sequence[str]) -> int | None:
-    """Index of the only equal name, or else of the only one that differs in case; None if there is no such."""
+    """Return the index of the only equal name, or else of the only one that is equal ignoring case; else None."""
     if names.count(name) == 1:
         return names.index(name)
     similar = [index for index, other in enumerate(names) if other.lower() == name.lower()]

@@ -1,6 +1,7 @@
-"""One Spark schema for several: that of files with ``mergeSchema``, and of the payloads of a sample.
+"""Merging of Spark schemas: those of files with ``mergeSchema``, and of the payloads of a sample.
 
-A column has the type that holds the values of all without loss; what `BatchConverter` can then make of each.
+A merged column has a type that holds the values of all columns without loss, and into which `BatchConverter` can
+convert each of them.
 """
 
 from collections.abc import Iterable
@@ -10,13 +11,13 @@ from pyspark.sql import types as st
 from arrowipc.errors import LimitError, UsageError
 from arrowipc.limits import Limits
 
-#: Decimal digits of whole numbers, from the narrowest type, and of those that are exact in floating-point types.
+#: Decimal digits of integer types, narrowest first; and the most digits of integers that floating-point types hold.
 DIGITS: dict[type[st.DataType], int] = {st.ByteType: 3, st.ShortType: 5, st.IntegerType: 10, st.LongType: 20}
 EXACT: dict[type[st.DataType], int] = {st.FloatType: 5, st.DoubleType: 10}
 
 
 def merge_fields(structs: Iterable[st.StructType], prefix: str = "") -> st.StructType:
-    """All fields of some schemas or structs, in order of appearance; the case of names does not matter."""
+    """Return all fields of some schemas or structs, in order of appearance; the case of names does not matter."""
     merged: dict[str, st.StructField] = {}
     for struct in structs:
         if len({name.lower() for name in struct.names}) < len(struct):
@@ -50,7 +51,7 @@ def _merged(one: st.DataType, other: st.DataType, path: str) -> st.DataType:
 
 
 def _wider(one: st.DataType, other: st.DataType) -> st.DataType | None:
-    """The type that holds the values of both, where `one` is the narrower kind; None: there is none."""
+    """Return the type that holds the values of both, if `one` is the narrower kind; else None."""
     digits = DIGITS.get(type(one), 0)
     match one, other:
         case (st.NullType(), _) | (st.FloatType(), st.DoubleType()):

@@ -1,4 +1,4 @@
-"""`Tensor`: what a Tensor message holds, over memory that nobody copied; from and to other libraries' arrays."""
+"""`Tensor`: a dense tensor over existing memory, such as a message's body; from and to other libraries' arrays."""
 
 from cpython.buffer cimport (
     PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_F_CONTIGUOUS, PyBUF_ND, PyBUF_STRIDED_RO,
@@ -30,7 +30,7 @@ cdef dict plain_types = {}      # (Schema.fbs Type, width, flags) -> the one typ
 
 
 cdef object type_object(const FieldPlan* element, const Table* table):
-    """The type of elements; that of plain numbers is made once."""
+    """Return the type of the elements; types of integers and floats are cached."""
     if element.type != Type_Int and element.type != Type_FloatingPoint:
         return element_type(element, table)
     key = element.type << 16 | element.width << 8 | element.flags
@@ -41,7 +41,7 @@ cdef object type_object(const FieldPlan* element, const Table* table):
 
 
 cdef class Held:
-    # A buffer with strides, kept for as long as a tensor points into it.
+    # An exported buffer with strides; a tensor that points into it keeps this object alive.
     cdef Py_buffer view
     cdef bint held
 
@@ -61,12 +61,12 @@ cdef class Tensor:
     Parameters
     ----------
     data : numpy.ndarray, buffer, DLPack object, object with ``__array__``, or nested list
-        Memory on the CPU is pointed into, whatever its strides.
+        Memory on the CPU is not copied, whatever its strides.
     dim_names : sequence of str, optional
         One name per dimension; empty: no name.
     type : DataType, optional
-        What the values mean, where a dtype cannot say it: ``date32()`` for int32 values, say. The widths must agree.
-        Default: the type of the dtype; booleans become uint8, one byte per value.
+        The type of the values, if the dtype does not determine it, such as ``date32()`` for int32. The widths must
+        agree. Default: the type of the dtype; booleans become uint8, one byte per value.
 
     Raises
     ------
@@ -146,7 +146,7 @@ cdef class Tensor:
         Raises
         ------
         UsageError
-            It cannot be had: another device, a type that NumPy does not have, gradients.
+            If NumPy cannot take it: it is on another device, of a type that NumPy does not have, or has gradients.
         """
         import numpy as np
 
@@ -156,7 +156,7 @@ cdef class Tensor:
             raise UsageError(f"cannot take this {obj.__class__.__name__} over DLPack: {error}") from error
         return Tensor(values, dim_names)
 
-    # -- what it is --
+    # -- properties --
 
     @property
     def shape(self):
@@ -207,10 +207,10 @@ cdef class Tensor:
         return is_packed(self._ndim, self.dims, self.dims + self._ndim, self.width, False)
 
     cdef Tensor packed(self):
-        """The same values row by row: itself, or a copy."""
+        """Return a row-major tensor of the same values: itself, or a copy."""
         return self if self.in_rows() else Tensor(self.to_numpy(copy=True), None, self.type)
 
-    # -- to others --
+    # -- conversion to others --
 
     def to_numpy(self, copy=False):
         """Return the values as a NumPy array.
@@ -272,7 +272,7 @@ cdef class Tensor:
         view.internal = NULL
 
     cdef bytes format_of(self):
-        """The elements as the struct module spells them; kept, since views point into it."""
+        """Return the struct format of the elements; `formats` keeps it alive, because buffers point to it."""
         found = formats.get(self.type)
         if found is None:
             dtype = dtype_for(self.type)
@@ -281,15 +281,15 @@ cdef class Tensor:
         return found
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        """Hand the memory over as DLPack does; see the Array API standard.
+        """Return a DLPack capsule; see the Array API standard.
 
-        Consumers that say ``max_version=(1, 0)`` or later get the memory itself, marked as read-only, if NumPy is 2.1
-        or later. The others could write to it: they get a copy, or an error with ``copy=False``.
+        Consumers that pass ``max_version=(1, 0)`` or later get the memory itself, marked as read-only, if NumPy is 2.1
+        or later. Other consumers could write to it: they get a copy, or an error with ``copy=False``.
 
         Raises
         ------
         BufferError
-            What DLPack's protocol asks for when memory cannot be handed over like this.
+            If the memory cannot be exported like this; DLPack's protocol requires this class.
         """
         if stream is not None:
             raise BufferError(f"this memory is on the CPU, which has no streams; found stream={stream!r}")
@@ -298,7 +298,7 @@ cdef class Tensor:
         if not isinstance(self.type, (Bool, FloatingPoint, Int)):
             raise BufferError(f"DLPack has no type for {self.type}: hand over numbers, for instance "
                               "to_numpy().view('int64')")
-        # Strides count elements.
+        # DLPack's strides are numbers of elements.
         if max_version is not None and tuple(max_version) >= (1, 0) and not any([n % self.width for n in self.strides]):
             try:
                 return self.to_numpy().__dlpack__(max_version=max_version, copy=copy)
@@ -337,7 +337,7 @@ cdef class Tensor:
         Raises
         ------
         MemoryError
-            There is no room for it.
+            If the message does not fit into memory.
         """
         from arrowipc.tensors.dense_io import serialize_tensor
 
@@ -355,8 +355,8 @@ cdef class Tensor:
 
 
 cdef dict formats = {}
-cdef object numpy = None        # once somebody has asked for an array
-cdef Recent dtypes = Recent(64)     # (type object, its dtype): a view takes less than hashing a type
+cdef object numpy = None        # the module, after the first call of `numpy_module`
+cdef Recent dtypes = Recent(64)     # (type object, its dtype), by identity: hashing a type takes longer than `to_numpy`
 
 
 cdef object numpy_module():
@@ -377,7 +377,7 @@ cdef object dtype_for(object kind):
 
 
 cdef object viewed(Tensor tensor, object np, object dtype):
-    """The values at strides, as an array over the stretch of memory that they lie in."""
+    """Return the values as a NumPy array with strides, over the memory from the lowest to the highest element."""
     cdef int64_t low = 0, size
     cdef int32_t i, ndim = tensor._ndim
     cdef int64_t strides[MOST_DIMENSIONS]
@@ -396,7 +396,7 @@ cdef object viewed(Tensor tensor, object np, object dtype):
 
 cdef Tensor open_tensor(const Table* header, const uint8_t* body, int64_t body_length, object owner,
                         const LimitsData* limits):
-    """The tensor that a Tensor table describes, all of it proven to lie in the body."""
+    """Make the tensor that a Tensor table describes, after checking that all elements are inside the body."""
     cdef Tensor tensor = Tensor.__new__(Tensor)
     cdef FieldPlan element
     cdef Table type
@@ -439,7 +439,7 @@ cdef inline int64_t element_alignment(const FieldPlan* element) noexcept nogil:
 
 cdef int64_t read_strides(const Table* header, Tensor tensor, int64_t nbytes, const LimitsData* limits,
                           int64_t length) except -1:
-    """Fill the strides; returns how many bytes the elements reach over, 0 when there are none."""
+    """Read the strides; return how many bytes the elements span, 0 if there are no elements."""
     cdef int64_t* strides = tensor.dims + tensor._ndim
     cdef Vector stored
     cdef int64_t needed
@@ -470,7 +470,7 @@ cdef int64_t read_strides(const Table* header, Tensor tensor, int64_t nbytes, co
 def tensor_of(Message message not None, limits=None):
     """Return the tensor of a message of kind "Tensor"; errors name the field of the table that is wrong.
 
-    Of `limits`, ``overlap_bytes`` counts: by how much elements may exceed the buffer that they share.
+    Only ``overlap_bytes`` of `limits` is used: the elements' bytes may exceed the buffer that they share by so much.
     """
     cdef LimitsData bounds
     limits_data(limits, &bounds)
@@ -486,8 +486,7 @@ limits_data(None, &default_bounds)
 
 
 def tensor_in_bytes(bytes data not None):
-    """Return the tensor of bytes that begin with a whole Tensor message; None for others: `Framer` says what they are.
-    """
+    """Return the tensor of bytes that begin with a whole Tensor message; None for others, which `Framer` must check."""
     cdef const uint8_t* start = <const uint8_t*> PyBytes_AS_STRING(data)
     cdef CutMessage cut
     cdef Envelope envelope
@@ -499,13 +498,13 @@ def tensor_in_bytes(bytes data not None):
     return open_tensor(&envelope.header, cut.rest, envelope.body_length, data, &default_bounds)
 
 
-# -- on the way out ------------------------------------------------------------------------------------------
+# -- for messages --------------------------------------------------------------------------------------------
 
 
 def body_of(Tensor tensor not None):
-    """Say how a tensor is stored: its strides (None: row-major), and its buffer.
+    """Return the strides (None: row-major) and the buffer with which a tensor is stored.
 
-    Elements that are neighbours go out as they lie, in whatever order of dimensions; others are gathered row-major.
+    Contiguous elements are stored in memory order, whatever the order of dimensions; others are copied row-major.
     """
     cdef int64_t strides[MOST_DIMENSIONS]
     if tensor.count == 0 or tensor.width == 0:
@@ -517,7 +516,7 @@ def body_of(Tensor tensor not None):
     return None, gathered(tensor.data, tensor, tensor._ndim, tensor.dims, tensor.dims + tensor._ndim, tensor.width)
 
 
-# (shape and strides, type, names, head): those who write tensors write many of the same form.
+# (shape and strides, type, names, head) of recent messages: programs often write many tensors of the same form.
 cdef Recent recent_heads = Recent(16)
 
 
@@ -559,14 +558,14 @@ def joined(bytes head not None, buffer, int64_t stored):
 
 
 cdef Tensor arrow_tensor(object other):
-    """A tensor of ours, or of another library for Arrow (NumPy's and torch's have no `dim_names`); None: neither."""
+    """Return a Tensor, or another Arrow library's tensor as one; None for other objects, also of NumPy and torch."""
     if isinstance(other, Tensor):
         return other
     return Tensor(other.to_numpy()) if is_tensor(other) else None
 
 
 cdef bint is_tensor(object other) except -1:
-    return hasattr(other, "dim_names") and hasattr(other, "__dlpack__")
+    return hasattr(other, "dim_names") and hasattr(other, "__dlpack__")     # arrays of NumPy and torch lack dim_names
 
 
 cdef bint same(Tensor a, Tensor b, bint nan_equal) except -1:

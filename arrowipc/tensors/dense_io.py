@@ -31,15 +31,15 @@ def read_tensor(source: Any, *, limits: Limits | None = None) -> Any:
     Parameters
     ----------
     source : path, URL, bytes-like, binary file object, socket file or Message
-        Memory and mapped paths are pointed into, except that elements at addresses that are not multiples of
-        their size are copied once. A file object is read from its position, and is left at the end of the tensor.
+        Memory and mapped files are not copied, except elements at addresses that are not multiples of their size;
+        these are copied once. A file object is read from its position, and is left at the end of the tensor.
     limits : Limits, optional
-        Bounds on what the bytes may claim.
+        Bounds on the sizes that the bytes may claim.
 
     Returns
     -------
     Tensor
-        Of a SparseTensor message: the class of its layout, such as ``SparseCOOTensor``.
+        For a SparseTensor message, the class of its layout, such as ``SparseCOOTensor``.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def write_tensor(
     dim_names : sequence of str, optional
         One name per dimension. Default: those of a `Tensor`.
     type : DataType, optional
-        What the values mean, where their dtype cannot say it; see `Tensor`.
+        The type of the values, if their dtype does not determine it; see `Tensor`.
     durable : bool, default True
         For paths: wait until the file is on the disk.
 
@@ -158,7 +158,7 @@ def serialize_tensor(tensor: Tensor) -> bytes:
 
 def _message(x: Any, dim_names: Sequence[str] | None, type: DataType | None) -> tuple[bytes, Sequence[Any]]:
     """Return the head of a message and the buffers of its body."""
-    if hasattr(x, "to_csf"):  # as all sparse tensors of ours have, and nobody else
+    if hasattr(x, "to_csf"):  # only the sparse tensors of arrowipc have this method
         from arrowipc.tensors.sparse_io import encoded
 
         return encoded(x if dim_names is None else x.rename(dim_names))
@@ -196,7 +196,7 @@ def cells_from_arrays(arrays: Iterable[Any], dim_names: Sequence[str] | None = N
     Parameters
     ----------
     arrays : iterable of arrays or None
-        What `Tensor` takes; an array of one more dimension gives its rows. None becomes None.
+        Arrays that `Tensor` takes; iterating over one array gives its rows. None becomes None.
     dim_names : sequence of str, optional
         The names of each array's dimensions.
 
@@ -249,7 +249,7 @@ def _array_in(cell: Any, number: int, limits: Limits | None) -> npt.NDArray[Any]
 
 
 def tensor_text(tensor: Tensor) -> str:
-    """Return the repr of a tensor: what it is, and some of its values."""
+    """Return the repr of a tensor: type, shape, and some of its values."""
     from arrowipc.values.repr import shaped
 
     parts = [shaped(tensor)]

@@ -1,9 +1,8 @@
 """Columns of tensors: Arrow's canonical extension types for tensors of one shape, and of a shape per row.
 
 ``arrow.fixed_shape_tensor`` is stored as a fixed-size list, ``arrow.variable_shape_tensor`` as a struct of a
-list (``data``) and a fixed-size list of int32 (``shape``). Both keep row-major values, and their parameters
-as JSON in the field's metadata, which is as untrusted as any other: a field whose metadata is broken is read
-as what it is stored as.
+list (``data``) and a fixed-size list of int32 (``shape``). Both store row-major values, and their parameters
+as JSON in the field's metadata. These are not trusted: if they are broken, the field is read as its storage type.
 """
 
 from __future__ import annotations
@@ -53,13 +52,13 @@ def fixed_shape_tensor(
     ----------
     name : str
     value_type : DataType
-        Of the elements: of a fixed width.
+        The type of the elements, of a fixed width.
     shape : sequence of int
-        Of each row, as it is stored.
+        The shape of each row, as it is stored.
     dim_names : sequence of str, optional
-        Of the stored dimensions.
+        The names of the stored dimensions.
     permutation : sequence of int, optional
-        Where the dimensions that users see are among the stored ones.
+        For each dimension that users see, its number among the stored ones.
     nullable : bool, default True
 
     Raises
@@ -149,14 +148,13 @@ def tensor_column(
     Parameters
     ----------
     values : array of shape ``(n, *shape)``, or sequence of arrays or None
-        One array becomes an ``arrow.fixed_shape_tensor`` column, which points into it when it is row-major
-        (in the order that is stored). Several become an ``arrow.variable_shape_tensor`` column: copies, of
-        one dtype and one number of dimensions; None is null. Booleans are stored as uint8.
+        One array becomes an ``arrow.fixed_shape_tensor`` column; it is not copied if it is row-major in the stored
+        order. Several arrays, of one dtype and one number of dimensions, are copied into an
+        ``arrow.variable_shape_tensor`` column; None is null. Booleans are stored as uint8.
     name : str
-        Of the column.
+        The name of the column.
     dim_names, permutation, uniform_shape
-        As for `fixed_shape_tensor` and `variable_shape_tensor`; the values have the dimensions that users
-        see.
+        As for `fixed_shape_tensor` and `variable_shape_tensor`; `values` have the dimensions that users see.
 
     Returns
     -------
@@ -243,7 +241,7 @@ def _variable_column(
 
 
 def _stored_order(permutation: Sequence[int] | None, ndim: int) -> list[int]:
-    """Which dimension that users see each stored one is."""
+    """Return, for each stored dimension, its number among those that users see."""
     return list(range(ndim)) if permutation is None else sorted(range(ndim), key=lambda i: permutation[i])
 
 

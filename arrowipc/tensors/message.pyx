@@ -1,4 +1,4 @@
-"""What dense and sparse tensor messages share: their parts read with verified steps, and written at multiples of 64."""
+"""The common parts of dense and sparse tensor messages: reading with bounds checks, and writing at multiples of 64."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -23,7 +23,7 @@ from arrowipc.datatypes import Bool
 from arrowipc.errors import FormatError, LimitError
 
 cdef enum:
-    PIECE = 1 << 20             # of a buffer that is made while it goes out: warm in the cache when it is copied
+    PIECE = 1 << 20             # bytes of a `Piecewise` made at a time: still in the cache when they are written
     PREFIX_BYTES = 8
 
 cdef dict TYPE_NAMES = {
@@ -134,7 +134,7 @@ cdef int check_buffer(const uint8_t* entry, str table, str part, int64_t body_le
     out.offset = load_i64(entry + Buffer_offset)
     out.length = load_i64(entry + Buffer_length)
     if out.length == 0 and out.offset >= 0:
-        # Writers give empty buffers any offset; there is nothing to point at.
+        # Some writers give empty buffers an arbitrary offset; it is not used.
         out.offset = 0
     elif not inside(out.offset, out.length, body_length):
         raise FormatError(f"{table}.{part}: bytes {out.offset}..+{out.length} lie outside the {body_length}-byte body")
@@ -146,7 +146,7 @@ cdef int64_t count_elements(const Shape* shape, int64_t width, str table, int64_
     cdef int32_t i
     for i in range(shape.ndim):
         if shape.size[i] == 0:
-            # Whatever the others say.
+            # The tensor is empty, even if the product of the other sizes overflows.
             nbytes[0] = 0
             return 0
     for i in range(shape.ndim):
@@ -158,9 +158,9 @@ cdef int64_t count_elements(const Shape* shape, int64_t width, str table, int64_
 
 
 def leading_padding(data):
-    """Count the zeros in front of a message that writers put there to align it: fewer than 64; 0 without a message.
+    """Count the zeros, fewer than 64, with which a writer aligned the message behind them; 0 if no message follows.
 
-    No size from before version 0.15 looks like 1 to 3 zeros and the beginning of a continuation marker: it would be
+    1 to 3 zeros and the beginning of a continuation marker cannot be a size from before version 0.15: it would be
     negative.
     """
     cdef Source source = Source(data)
@@ -180,7 +180,7 @@ def leading_padding(data):
 
 
 cdef class Piecewise:
-    """A buffer of a body that is made while it goes out, a piece at a time."""
+    """A buffer of a body that is made piece by piece while it is written."""
 
     cdef int64_t fill(self, uint8_t* out, int64_t room) noexcept nogil:
         return 0
@@ -190,19 +190,19 @@ cdef class Piecewise:
 
 
 def head_of(bytes metadata not None):
-    """What goes in front of a body, from a multiple of 64 to another one: prefix, a ``Message`` table, zeros."""
+    """Return the bytes in front of a body: prefix, `metadata` (a ``Message`` table), zeros up to a multiple of 64."""
     cdef int64_t size = round_up(PREFIX_BYTES + len(metadata), TENSOR_ALIGNMENT)
     prefix = b"\xff\xff\xff\xff" + (size - PREFIX_BYTES).to_bytes(4, "little")
     return b"".join((prefix, metadata, bytes(size - PREFIX_BYTES - len(metadata))))
 
 
 def stored_length(int64_t size):
-    """Bytes of a buffer in a body, with the zeros behind it."""
+    """Return the bytes of a buffer in a body, with the zeros behind it."""
     return round_up(size, TENSOR_ALIGNMENT)
 
 
 cdef class Exports:
-    # The buffers of a body, held while they go out.
+    # The exported buffers of a body, held while they are written.
     cdef Py_buffer* views
     cdef BodyPart* parts
     cdef int32_t count
@@ -231,7 +231,7 @@ cdef class Exports:
 def write_message(Sink sink not None, bytes head not None, buffers):
     """Write a head and the buffers of a body (bytes-like or Piecewise), each followed by zeros up to a multiple of 64.
 
-    Returns the bytes that were written.
+    Return the number of bytes written.
     """
     cdef int64_t start = sink.position, body = 0
     cdef const uint8_t* at = <const uint8_t*> PyBytes_AS_STRING(head)
@@ -241,7 +241,7 @@ def write_message(Sink sink not None, bytes head not None, buffers):
         if not isinstance(buffer, Piecewise):
             body += held.add(buffer)
             continue
-        # What is known goes out, and room is made for the next.
+        # Write the head and the buffers collected so far, then start a new list.
         sink.write(at, size, held.parts, held.count, TENSOR_ALIGNMENT, body)
         body = size = 0
         held = Exports(len(buffers))
@@ -252,7 +252,7 @@ def write_message(Sink sink not None, bytes head not None, buffers):
 
 
 cdef int write_pieces(Sink sink, Piecewise buffer) except -1:
-    """Make a buffer and hand each piece over while it is warm; the zeros behind it go with the last."""
+    """Write a buffer, each piece while it is still in the cache; the last piece includes the padding."""
     cdef int64_t zeros = padding(buffer.nbytes, TENSOR_ALIGNMENT), done = 0, size
     cdef Memory memory = Memory(min(buffer.nbytes, <int64_t> PIECE) + zeros)
     cdef BodyPart part = BodyPart(memory.data, 0, 0, False)

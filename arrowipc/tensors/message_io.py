@@ -1,7 +1,7 @@
-"""One encapsulated tensor message from any source, into any sink: the I/O of dense and sparse tensors.
+"""The I/O of dense and sparse tensors: encapsulated tensor messages from any source, and into any sink.
 
 In a sink, messages and the buffers of their bodies begin at multiples of 64 bytes, counted from the sink's
-own beginning: where a sink stands at another position, zeros come first, and readers skip them.
+beginning: if a sink is at another position, zeros are written first, and readers skip them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def read_framed(source: Any, limits: Limits | None = None) -> Message:
     """Read the one message of a source, of kind "Tensor" or "SparseTensor"; a `Message` is returned as it is.
 
-    Memory is pointed into, a path is mapped. A file object or socket file is read from its position and left behind
-    the message, whose body lies in 64-byte aligned memory then.
+    Memory is not copied, a path is mapped. A file object or socket file is read from its position to the end of the
+    message, whose body is then in memory aligned to 64 bytes.
     """
     if isinstance(source, Message):
         return source
@@ -96,7 +96,8 @@ def _skip_padding(file: Any) -> bytes:
         if have < 4 or any(word):
             rest = bytes(word[:have])
             marker = rest.lstrip(b"\0")
-            # Zeros in front of the first word belong to it, if it is a size from before version 0.15.
+            # Leading zeros of the very first word are kept if it is not the start of a continuation marker: it may be
+            # a size from before version 0.15.
             return marker if skipped or not marker.strip(b"\xff") else rest
         skipped += word
     return skipped
@@ -108,8 +109,8 @@ def _skip_padding(file: Any) -> bytes:
 def write_framed(target: Any, head: bytes, buffers: Sequence[Any], *, durable: bool = True) -> int:
     """Write a head (see `head_of`) and the buffers of a body, each at a multiple of 64 in the sink.
 
-    A path appears under its name when the message is complete. A bytearray is appended to; a map is written at its
-    position, other memory at its beginning. Returns the bytes that were written, with the zeros in front.
+    A file gets its name when the message is complete. A bytearray is appended to; an mmap is written at its position,
+    other memory at its beginning. Return the number of bytes written, including the zeros in front.
     """
     if type(target) is memoryview and target.c_contiguous and not target.readonly:
         return _write_to_memory(target, head, buffers)
@@ -131,7 +132,7 @@ def write_framed(target: Any, head: bytes, buffers: Sequence[Any], *, durable: b
 
 
 def _write_to_memory(target: memoryview, head: bytes, buffers: Sequence[Any]) -> int:
-    """Write to memory, without opening a sink: small tensors in shared memory are frequent."""
+    """Write to memory without `open_sink`, which would be slow for small tensors in shared memory."""
     _check_room(target.nbytes, head, buffers)
     sink = FixedSink(target)
     try:
@@ -141,7 +142,7 @@ def _write_to_memory(target: memoryview, head: bytes, buffers: Sequence[Any]) ->
 
 
 def _position_of(target: Any) -> int:
-    """Position of the next byte in a target; 0 if it is unknown, as for pipes and sockets."""
+    """Return the position of the next byte in a target; 0 if it is unknown, as for pipes and sockets."""
     if isinstance(target, bytearray):
         return len(target)
     if isinstance(target, (str, os.PathLike)) or not hasattr(target, "tell"):
@@ -163,7 +164,7 @@ def buffer_size(buffer: Any) -> int:
 
 
 def _check_room(room: int, head: bytes, buffers: Sequence[Any]) -> None:
-    """Refuse what does not fit before anything is written."""
+    """Refuse a message that does not fit, before anything is written."""
     size = len(head)
     for buffer in buffers:
         size += stored_length(buffer_size(buffer))

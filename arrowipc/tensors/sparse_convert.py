@@ -1,7 +1,7 @@
-"""The index of a sparse tensor in each layout: proven, made of coordinates, followed, and made of dense arrays.
+"""The index of a sparse tensor in each layout: checks, and conversion from and to coordinates and dense arrays.
 
-A matrix of coordinates has one row per value and one column per axis. On the way to compressed layouts it is
-laid out column by column, so that a column can serve as an array of indices.
+A matrix of coordinates has one row per value and one column per axis. For conversion to compressed layouts it is
+stored column by column, so that a column can be used as an array of indices.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     Values: TypeAlias = npt.NDArray[Any]
     Indices: TypeAlias = npt.NDArray[Any]
 
-#: What `check_coordinates` says of rows.
+#: Results of `check_coordinates`.
 OUTSIDE, UNSORTED, TIED, CANONICAL = range(4)
 
-#: A shape is a claim of a few bytes: so many rows without values, and so many for each value, get a pointer.
+#: A few bytes of a message can claim a huge shape: at most so many rows, plus so many for each value, get pointers.
 MOST_EMPTY_PARENTS, MOST_PER_ENTRY = 1 << 24, 64
 
 
 class Layout(NamedTuple):
-    """What distinguishes a layout from the others."""
+    """The properties of a layout."""
 
     #: Whether it stores coordinates; else there is a level for each dimension.
     coordinates: bool
     #: Whether the first level is dense.
     dense: bool
-    #: How many dimensions it takes; None: any.
+    #: Least and largest number of dimensions; None: no limit.
     ndim: tuple[int, int | None]
-    #: From a shape to the order of axes in which values are sorted, unless somebody asks for another one.
+    #: Return, for a shape, the order of axes in which values are sorted by default.
     order: Callable[[Sequence[int]], tuple[int, ...]]
 
 
@@ -56,7 +56,10 @@ TABLE = {
 
 
 class Index(NamedTuple):
-    """Where the values are: `pointers` of all levels but the last (none: COO), `nodes` of each (None: dense), axes."""
+    """The coordinates of all values.
+
+    `pointers` of all levels but the last (COO: none), `nodes` of each level (None: dense; COO: one matrix), `axes`.
+    """
 
     pointers: tuple[Indices, ...]
     nodes: tuple[Any, ...]
@@ -64,12 +67,12 @@ class Index(NamedTuple):
 
     @property
     def arrays(self) -> tuple[Indices, ...]:
-        """What is stored, pointers first."""
+        """The arrays that are stored, pointers first."""
         return self.pointers + (self.nodes[1:] if self.nodes[0] is None else self.nodes)
 
 
 def native(array: Values) -> Values:
-    """Return `array` with little-endian values, copied if it had others."""
+    """Return `array` in native byte order, copied if it has another one."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -81,7 +84,7 @@ def matrix(count: int, axes: int, dtype: np.dtype[Any], by_rows: bool = False) -
 def index_dtype(index_type: Any, shape: Sequence[int], like: np.dtype[Any] | None = None) -> np.dtype[Any]:
     """Return the dtype of indices into `shape`; without `index_type`, `like` if it is large enough, else int64.
 
-    Readers that are written in C++ want types that hold each dimension itself, not only the largest index.
+    It must hold the size of each dimension, not only the largest index: readers written in C++ require this.
     """
     largest = max(shape, default=0)
     if index_type is None:
@@ -110,7 +113,7 @@ def pointer_dtype(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
     return dtype if count <= np.iinfo(dtype).max else np.dtype(np.int64)
 
 
-# Proof.
+# Checks.
 
 
 def prove_index(index: Index, shape: Sequence[int]) -> bool:
@@ -162,7 +165,7 @@ def prove_coordinates(
 ) -> int:
     """Check a matrix of coordinates; return `UNSORTED`, `TIED` or `CANONICAL` for rows in the order of `axes`.
 
-    `keys` get the place of each row in that order; nothing is written to them if the shape has no place of 63 bits.
+    The place of each row in that order is written to `keys`, unless the shape has 2**63 places or more.
     """
     if math.prod(shape) >= 1 << 63:
         found = _order_of_long_rows(indices, shape, axes)
@@ -188,7 +191,7 @@ def _order_of_long_rows(indices: Indices, shape: Sequence[int], axes: Sequence[i
 
 
 def _outside(indices: Indices, shape: Sequence[int], name: str) -> FormatError:
-    """Return the error for the first index that is outside: of a matrix of coordinates, or of one level."""
+    """Return the error for the first index outside the shape, in a matrix of coordinates or in one level."""
     columns = indices.T if indices.ndim == 2 else [indices]
     wrong = np.stack([(column < 0) | (column >= size) for column, size in zip(columns, shape, strict=True)], axis=1)
     row, axis = divmod(int(wrong.argmax()), len(shape))
@@ -199,11 +202,11 @@ def _outside(indices: Indices, shape: Sequence[int], name: str) -> FormatError:
     )
 
 
-# Following an index.
+# From an index to coordinates and dense arrays.
 
 
 def _columns(index: Index) -> Iterator[tuple[int, Indices, Indices | None]]:
-    """Yield an axis, indices of it, and for how many values each of them stands (None: one)."""
+    """Yield each axis, its indices, and how many values each of the indices has (None: one)."""
     if not index.pointers:
         for axis, column in enumerate(index.nodes[0].T):
             yield axis, column, None
@@ -216,7 +219,7 @@ def _columns(index: Index) -> Iterator[tuple[int, Indices, Indices | None]]:
 
 
 def coordinates_of(index: Index, shape: Sequence[int]) -> Indices:
-    """Return the coordinates of all values of a proven index: of COO the matrix itself."""
+    """Return the coordinates of all values of a checked index; for COO, the matrix itself."""
     leaves: Indices = index.nodes[-1]
     if not index.pointers:
         return leaves
@@ -233,7 +236,7 @@ def coordinates_of(index: Index, shape: Sequence[int]) -> Indices:
 
 
 def dense_of(index: Index, data: Values, shape: Sequence[int]) -> Values:
-    """Return a dense array of the values of a proven index; of several with equal coordinates the last."""
+    """Return a dense array of the values of a checked index; if coordinates are equal, the last value counts."""
     try:
         dense = np.zeros(shape, data.dtype)
     except ValueError as error:
@@ -262,7 +265,7 @@ def _changed(error: Exception) -> FormatError:
 def canonical_coordinates(
     indices: Indices, data: Values, shape: Sequence[int], axes: Sequence[int], kind: DataType
 ) -> tuple[Indices, Values]:
-    """Return coordinates sorted by `axes` and their values, equal ones added up; what is right is not copied."""
+    """Return unique coordinates sorted by `axes` and their values, added up where equal; copy only if necessary."""
     keys = np.empty(len(data), np.int64)
     order = prove_coordinates(indices, shape, axes, keys)
     if order == UNSORTED:
@@ -282,8 +285,8 @@ def canonical_coordinates(
 
 
 def _sorted_rows(indices: Indices, keys: Indices, shape: Sequence[int], axes: Sequence[int]) -> tuple[Indices, bool]:
-    """Return the rows of coordinates in their order, and whether some may be equal."""
-    if math.prod(shape) >= 1 << 63:  # no key says where a row is
+    """Return the numbers of the rows in sorted order, and whether some rows may be equal."""
+    if math.prod(shape) >= 1 << 63:  # keys would overflow
         return np.lexsort([indices[:, axis] for axis in reversed(axes)]), True
     rows = np.empty(len(keys), np.int64)
     return rows, sort_keys(keys, rows)
@@ -302,9 +305,9 @@ def _sums(data: Values, starts: Indices, kind: DataType) -> Values:
             f"{len(data) - len(starts):,} values of type {kind} share their coordinates with others, and "
             "values of this type cannot be added up"
         )
-    # NumPy widens small integers unless told not to, and cannot be told so for durations.
+    # Without `dtype` NumPy widens small integers; for durations it does not accept the argument.
     dtype = None if data.dtype.kind == "m" else data.dtype
-    with np.errstate(all="ignore"):  # infinities of both signs
+    with np.errstate(all="ignore"):  # sums of infinities of both signs would warn
         return np.add.reduceat(data, starts, dtype=dtype)
 
 
@@ -316,7 +319,7 @@ def dense_to_coordinates(
 ) -> tuple[Indices, Values]:
     """Return the coordinates of all values that are not zero, sorted by `axes`, and these values.
 
-    The array is gone through in the order of its memory; what that does not sort is sorted afterwards.
+    The array is walked in memory order; coordinates are sorted afterwards if that is not the order of `axes`.
     """
     dtype = index_dtype(index_type, array.shape)
     along = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
@@ -361,7 +364,7 @@ def index_of(rules: Layout, indices: Indices, shape: Sequence[int], dtype: np.dt
         except ValueError as error:
             raise _changed(error) from None
         return Index((pointers,), (None, leaves), order)
-    fresh = np.zeros(count, np.bool_)  # where nodes begin
+    fresh = np.zeros(count, np.bool_)  # true where a node begins
     fresh[:1] = True
     starts, nodes = [], []
     for column in indices.T[:-1]:
@@ -387,7 +390,7 @@ def transposed(index: Index, data: Values, shape: Sequence[int], dtype: np.dtype
 
 
 def _pointers(parents: int, entries: int, dtype: np.dtype[Any]) -> Indices:
-    """Return memory for a pointer per row or column, and one more; the first is 0."""
+    """Allocate a pointer per row or column and one more; the first is 0, the others are not set."""
     if parents > MOST_EMPTY_PARENTS + MOST_PER_ENTRY * entries:
         raise LimitError(
             f"{entries:,} values in {parents:,} rows or columns: compressed, the empty ones would take most "

@@ -1,9 +1,9 @@
-"""The loops over the index of a sparse tensor for which NumPy has none, or none as fast: check, sort, transpose.
+"""Loops over the index of a sparse tensor that NumPy does not have, or has slower: check, sort, transpose.
 
 Indices are loaded as unsigned words: a negative index is then above every size that its type can hold, so one
 comparison finds all indices that are outside. The loops that only check collect violations in the sign bit of an
-accumulator, which compilers turn into vector code. They only say whether something is wrong: `sparse_convert` finds
-what it is. The loops that write check what they follow again, because indices may be in memory that somebody changes.
+accumulator, which compilers turn into vector code. They only say whether something is wrong; `sparse_convert` finds
+the place. The loops that write check indices and pointers again, because their memory may be changed meanwhile.
 """
 
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
@@ -23,8 +23,8 @@ cdef enum:
 
 # -- integers of any width -----------------------------------------------------------------------------------
 
-# Loops call `load_unsigned` with a width in a local variable: compilers make a loop for each width of them. Only
-# `scan_words` has to be written for each, to become vector code.
+# Loops call `load_unsigned` with the width in a local variable, from which compilers make one loop per width. Only
+# `scan_words` needs a version for each width, to become vector code.
 ctypedef fused Unsigned:
     uint8_t
     loose_u16
@@ -39,11 +39,11 @@ cdef struct Words:
     int64_t row_step            # bytes
     int64_t column_step
     int width
-    uint64_t top                # largest value that is not the pattern of a negative number
+    uint64_t top                # largest value of the type
 
 
 cdef inline int64_t last_index(const Words* w, int64_t size) noexcept nogil:
-    """The largest index below `size` that the integers can hold; -1: none is right."""
+    """The largest index below `size` that the integers can hold; -1 if `size` is 0."""
     return <int64_t> w.top if <uint64_t> (size - 1) > w.top and size > 0 else size - 1
 
 
@@ -93,7 +93,7 @@ cdef int expect_packed(const Words* w, int width) except -1:
 
 
 cdef int64_t* output(Integers held, int64_t count) except? NULL:
-    """Where to write the `count` int64 of a vector."""
+    """Return the address of a writable vector of `count` int64."""
     expect_packed(&held.w, 8)
     if held.w.rows != count or held.view.readonly:
         raise UsageError(f"an output needs {count} integers to write to, found {held.w.rows}")
@@ -103,8 +103,8 @@ cdef int64_t* output(Integers held, int64_t count) except? NULL:
 # -- compressed levels: pointers and the indices that they divide --------------------------------------------
 
 cdef struct Scan:
-    uint64_t outside            # the sign bit: some integer is not in 0..last
-    int64_t not_rising          # integers that are not above the one before them
+    uint64_t outside            # its sign bit is set if some integer is not in 0..last
+    int64_t not_rising          # number of integers that are not greater than the one before
 
 
 cdef inline void scan_words(const Unsigned* words, int64_t count, int64_t last, Scan* found) noexcept nogil:
@@ -119,7 +119,7 @@ cdef inline void scan_words(const Unsigned* words, int64_t count, int64_t last, 
 
 
 cdef int64_t not_rising_at_starts(Words p, Words w) noexcept nogil:
-    """How many indices that are not above the one before are no disorder, because a range begins there."""
+    """Count the indices that begin a range and are not greater than the one before, which is no disorder."""
     cdef int width = w.width
     cdef int64_t j, at, before = 0, count = 0
     cdef const uint8_t* index
@@ -133,9 +133,9 @@ cdef int64_t not_rising_at_starts(Words p, Words w) noexcept nogil:
 
 
 def check_level(indices, int64_t size, pointers):
-    """Say whether the indices that `pointers`, which rise, divide (None: one range) are below `size`.
+    """Check indices that rising `pointers` divide into ranges (None: one range); each must be below `size`.
 
-    Returns 2 if they rise strictly within each range, 1 if they do not, 0 if some index is outside.
+    Return 2 if they rise strictly within each range, 1 if they do not, 0 if some index is outside.
     """
     cdef Integers held = Integers(indices)
     cdef Integers ranges = None if pointers is None else Integers(pointers)
@@ -161,10 +161,10 @@ def check_level(indices, int64_t size, pointers):
 
 
 def transpose_level(pointers, indices, int64_t size, starts, parents, order):
-    """Turn compressed rows into compressed columns by counting: no faster sort exists.
+    """Turn compressed rows into compressed columns by a counting sort, the fastest for this.
 
-    `starts`, `size` + 1 zeros, get the new pointers; `parents` and `order` the row of each value in its new place, and
-    the place that it had. All but the indices are contiguous int64. False: pointers or indices are wrong.
+    `starts`, `size` + 1 zeros, receives the new pointers; for each value in its new place, `parents` receives its row,
+    `order` its old place. All but the indices are contiguous int64. Return False if pointers or indices are wrong.
     """
     cdef Integers held = Integers(indices), ranges = Integers(pointers)
     cdef Integers ends = Integers(starts), rows = Integers(parents), out = Integers(order)
@@ -180,7 +180,7 @@ def transpose_level(pointers, indices, int64_t size, starts, parents, order):
 
 cdef bint transpose(Words pointers, Words w, int64_t size, int64_t* ends, int64_t* rows,
                     int64_t* order) noexcept nogil:
-    """Count the entries of each index, then hand them out."""
+    """Count the entries of each index, then put each entry into its place."""
     cdef const loose_u64* pointer = <const loose_u64*> pointers.data
     cdef int width = w.width
     cdef int64_t i, j, at = 0, end, place, last = last_index(&w, size)
@@ -202,7 +202,7 @@ cdef bint transpose(Words pointers, Words w, int64_t size, int64_t* ends, int64_
         for i in range(at, end):
             word = load_unsigned(w.data + i * w.row_step, width)
             if is_outside(word, last) or ends[word] >= w.rows:
-                return False            # it is not what it was when it was counted
+                return False            # the index was changed after it was counted
             place = ends[word]
             ends[word] = place + 1
             rows[place] = j - 1
@@ -225,7 +225,7 @@ cdef struct Axis:
 
 
 cdef int scan_rows(Words w, const Axis* axis, int64_t n, uint64_t* keys) noexcept nogil:
-    """Compare each row with the one before it by one number per row, which goes to `keys` if that is not NULL."""
+    """Compare each row with the one before by one number per row; write the numbers to `keys` if it is not NULL."""
     cdef const uint8_t* row = w.data
     cdef int width = w.width
     cdef uint64_t outside = 0, key, before = 0, word
@@ -247,12 +247,12 @@ cdef int scan_rows(Words w, const Axis* axis, int64_t n, uint64_t* keys) noexcep
 
 
 def check_coordinates(indices, axes, keys=None):
-    """Say whether a matrix of coordinates, one row per value, is inside a shape whose product is below 2**63.
+    """Check a matrix of coordinates, one row per value, for a shape whose product is below 2**63.
 
     `axes` has a row of int64 for each axis, in the order in which coordinates are compared: its size, its column, and
-    the largest index below the size that the indices can hold. Returns 3 if the rows rise strictly in that order, 2 if
-    some are equal, 1 if they are not sorted, 0 if an index is outside. `keys` (int64, one per row) get the places of
-    the values in a dense tensor whose axes are in that order.
+    the largest index below the size that the indices can hold. Return 3 if the rows rise strictly in that order, 2 if
+    some are equal, 1 if they are not sorted, 0 if an index is outside. `keys` (int64, one per row) receives the places
+    of the values in a dense tensor whose axes are in that order.
     """
     cdef Integers held = Integers(indices), order = Integers(axes)
     cdef Integers out = None if keys is None else Integers(keys)
@@ -278,7 +278,7 @@ cdef struct Entry:
 
 
 cdef Entry* sort_entries(Entry* entries, Entry* spare, int64_t count, uint64_t greatest) noexcept nogil:
-    """A stable radix sort by key; returns which of the two memories has the result."""
+    """Sort by key with a stable radix sort; return `entries` or `spare`, whichever has the result."""
     cdef int64_t starts[BUCKETS]
     cdef int64_t i, sum, size
     cdef int shift = 0
@@ -303,9 +303,9 @@ cdef Entry* sort_entries(Entry* entries, Entry* spare, int64_t count, uint64_t g
 
 
 def sort_keys(keys, order):
-    """Write the rows of rising `keys` (int64, none negative) to `order`; equal ones stay in order.
+    """Write the row numbers that sort `keys` (int64, none negative) to `order`; rows of equal keys keep their order.
 
-    Returns whether some keys are equal.
+    Return whether some keys are equal.
     """
     cdef Integers held = Integers(keys), rows = Integers(order)
     cdef int64_t count = held.w.rows, i

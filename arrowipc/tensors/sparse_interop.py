@@ -1,6 +1,6 @@
-"""Sparse objects of SciPy, PyData Sparse and PyTorch, taken apart into NumPy arrays; those of SciPy and PyTorch made.
+"""Parts of sparse objects of SciPy, PyData Sparse and PyTorch as NumPy arrays, and objects of SciPy and PyTorch.
 
-None of them is imported before somebody calls for its objects.
+These libraries are imported only when one of their objects is made.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 COMPRESSED = ("CSR", "CSC")
 ARROW_LAYOUTS = {"SparseCOOTensor": "COO", "SparseCSRMatrix": "CSR", "SparseCSCMatrix": "CSC", "SparseCSFTensor": "CSF"}
 
-#: What the constructors of others raise for dtypes and shapes that they do not take.
+#: Exceptions of other libraries' constructors for dtypes and shapes that they do not take.
 UNFIT = (NotImplementedError, TypeError, ValueError)
 
 
 def library_of(obj: Any) -> str | None:
-    """Return which library a sparse object belongs to: "scipy", "sparse", "torch", "pyarrow", or None."""
+    """Return the library of a sparse object: "scipy", "sparse", "torch", "pyarrow", or None for another object."""
     for each in type(obj).__mro__:
         library = each.__module__.partition(".")[0]
         if library == "scipy" and hasattr(obj, "tocoo"):
@@ -45,7 +45,7 @@ def library_of(obj: Any) -> str | None:
 
 
 def layout_of(obj: Any) -> str:
-    """Return the layout for an object that `library_of` knows: "COO" if it has none of our layouts."""
+    """Return the layout of an object that `library_of` knows; "COO" if Arrow does not have its layout."""
     library = library_of(obj)
     if library == "pyarrow":
         return ARROW_LAYOUTS[type(obj).__name__]
@@ -68,7 +68,7 @@ def _expect(obj: Any, library: str, what: str) -> None:
 
 
 def parts_of_scipy(matrix: Any, layout: str) -> Parts:
-    """Return the parts of anything that has ``tocoo``."""
+    """Return the parts of a sparse object of SciPy, converted to `layout` if necessary."""
     _expect(matrix, "scipy", "a sparse array of SciPy")
     if layout == "COO":
         coo = matrix.tocoo(copy=False)
@@ -80,7 +80,10 @@ def parts_of_scipy(matrix: Any, layout: str) -> Parts:
 
 
 def to_scipy(layout: str, data: Values, index: Sequence[Indices], shape: Sequence[int], canonical: bool) -> Any:
-    """Return a SciPy array over the same memory; of what is not `canonical` a copy, because SciPy sorts it in place."""
+    """Return a SciPy array over the same memory; a compressed one that is not `canonical` is copied.
+
+    SciPy would sort it in place.
+    """
     made = _scipy_empty(getattr(import_module("scipy.sparse"), f"{layout.lower()}_array"), data, shape)
     if layout == "COO":
         made.data = _aligned(data)
@@ -89,21 +92,21 @@ def to_scipy(layout: str, data: Values, index: Sequence[Indices], shape: Sequenc
             made.coords = tuple(columns)
         else:
             made.row, made.col = columns
-        # An array that is made empty says that it is canonical.
+        # SciPy marks an array made empty as canonical: set the real flag.
         made.has_canonical_format = canonical
         return made
     indptr, indices = _scipy_index(index[0]), _scipy_index(index[1])
-    wide = np.result_type(indptr, indices)  # SciPy's loops want both alike
+    wide = np.result_type(indptr, indices)  # SciPy's loops require one dtype
     made.data = _aligned(data) if canonical else data.copy()
     made.indptr = indptr.astype(wide, copy=not canonical)
     made.indices = indices.astype(wide, copy=not canonical)
     if canonical:
-        made.has_canonical_format = True  # otherwise SciPy looks by itself
+        made.has_canonical_format = True  # otherwise SciPy checks when it needs to know
     return made
 
 
 def _scipy_empty(kind: Any, data: Values, shape: Sequence[int]) -> Any:
-    """Return an object without values: constructors that take arrays narrow int64 indices to copies."""
+    """Return an object without values: constructors that take arrays would copy int64 indices to narrower ones."""
     try:
         return kind(tuple(shape), dtype=data.dtype)
     except UNFIT as error:
@@ -111,7 +114,7 @@ def _scipy_empty(kind: Any, data: Values, shape: Sequence[int]) -> Any:
 
 
 def _scipy_index(indices: Indices) -> Indices:
-    """Return indices as one of the two types that SciPy's loops take."""
+    """Return indices as int32 or int64, the only types that SciPy's loops take."""
     if indices.dtype in (np.int32, np.int64):
         return _aligned(indices)
     small = indices.dtype.itemsize < 4
@@ -131,7 +134,7 @@ def _expect_matrix(obj: Any) -> None:
 
 
 def parts_of_pydata(array: Any, layout: str) -> Parts:
-    """Return the parts of any array; only a ``GCXS`` that is compressed along the same axis is not converted."""
+    """Return the parts of an array; it is converted unless it is a ``COO``, or a ``GCXS`` of the same axis."""
     _expect(array, "sparse", "an array of PyData Sparse")
     if array.fill_value != 0:
         raise UsageError(f"sparse tensors of Arrow are zero where no value is stored, this array is {array.fill_value}")
@@ -148,7 +151,7 @@ def parts_of_pydata(array: Any, layout: str) -> Parts:
 
 
 def parts_of_torch(tensor: Any, layout: str) -> Parts:
-    """Return the parts of a sparse tensor of that layout; of COO, coalesced or not."""
+    """Return the parts of a sparse tensor, which must have that layout; a COO tensor need not be coalesced."""
     _expect(tensor, "torch", "a sparse tensor of PyTorch")
     wanted = f"sparse_{layout.lower()}"
     if str(tensor.layout) != f"torch.{wanted}":

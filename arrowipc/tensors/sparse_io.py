@@ -1,4 +1,4 @@
-"""Sparse tensors as messages, in and out."""
+"""Reading and writing sparse tensors."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def read_sparse_tensor(source: Any, *, validate: Validate = "full", limits: Limi
     source, limits
         As for `read_tensor`.
     validate : {"full", "none", "strict"}
-        "full" checks every index. "none" leaves that to the first use of the index. "strict" also refuses a COO index
-        that claims to be sorted and unique and is not, and compressed ones that are not.
+        "full" checks every index. "none" checks them at their first use. "strict" also refuses a COO index that claims
+        to be sorted and unique and is not, and compressed indices that are not sorted and unique.
 
     Returns
     -------
@@ -83,10 +83,11 @@ def tensor_of(message: Message, limits: Limits | None = None, validate: Validate
 
 
 def _without_padding(index: Index, leaves: int) -> Index:
-    """Return the levels without what follows their last entry: the lengths of buffers may be padded.
+    """Return the levels without padding behind their last entry: the lengths of buffers may include padding.
 
-    The last level has a node per value. The level above ends at the pointer that says so. Buffers whose lengths agree
-    exactly are not padded, and may then have nodes without children at their end.
+    The last level has one node per value. The level above ends at the first pointer that equals this number, and so on
+    upwards. If the lengths of a level's buffers agree exactly, it has no padding, but may end with nodes without
+    children.
     """
     pointers, nodes, axes = index
     if len(nodes[-1]) < leaves:
@@ -120,13 +121,13 @@ def _without_padding(index: Index, leaves: int) -> Index:
 def write_sparse_tensor(x: Any, sink: Any, dim_names: Sequence[str] | None = None, *, durable: bool = True) -> int:
     """Write one sparse tensor.
 
-    Compressed rows, columns and fibres are written sorted, as the format wants them, the values of equal
-    coordinates added up; coordinates (COO) are written as they are, with the flag ``isCanonical`` computed.
+    Compressed rows, columns and fibres are written sorted, as the format requires, and values of equal coordinates
+    are added up. Coordinates (COO) are written as they are; the flag ``isCanonical`` is computed.
 
     Parameters
     ----------
     x : sparse tensor
-        Ours, or of SciPy, PyData Sparse, PyTorch or pyarrow, in the layout that it has.
+        One of arrowipc, SciPy, PyData Sparse, PyTorch or pyarrow; it is written in its own layout.
     sink, dim_names, durable
         As for `write_tensor`; every buffer begins at a multiple of 64.
 
@@ -146,7 +147,7 @@ def write_sparse_tensor(x: Any, sink: Any, dim_names: Sequence[str] | None = Non
     return write_framed(sink, *encoded(from_any(x, dim_names)), durable=durable)
 
 
-#: What a head is made of -> the head: those who write sparse tensors write many of the same structure.
+#: Everything that determines a head -> the head: programs often write many tensors of the same structure.
 _recent = Recent(64)
 
 
@@ -173,7 +174,7 @@ def encoded(tensor: SparseTensor) -> tuple[bytes, list[memoryview]]:
 
 
 def _laid_out(arrays: Iterable[Values]) -> tuple[list[memoryview], list[tuple[int, int]], int]:
-    """Return arrays as the buffers of a body, the ``Buffer`` of each, and the length of the body."""
+    """Return arrays as the buffers of a body, the ``Buffer`` (offset, length) of each, and the length of the body."""
     buffers, places, length = [], [], 0
     for array in arrays:
         flat = np.ascontiguousarray(array).reshape(-1)
@@ -198,8 +199,8 @@ def _index_table(tensor: SparseTensor, places: list[tuple[int, int]]) -> tuple[A
     arrays = tensor._index.arrays
     types = [Int(8 * each.dtype.itemsize, each.dtype.kind == "i") for each in (arrays[0], arrays[-1])]
     if tensor.layout == "COO":
-        # Written row by row: Arrow C++ takes indices for that, whatever the strides say, and of a matrix
-        # without rows it expects these strides.
+        # Indices are always written row by row: Arrow C++ assumes that, whatever the strides say, and it expects these
+        # strides for a matrix without rows.
         width = arrays[0].dtype.itemsize
         strides = (tensor.ndim * width if len(arrays[0]) else width, width)
         return "COO", types[0], strides, places[0], tensor.is_canonical

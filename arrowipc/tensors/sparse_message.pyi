@@ -1,4 +1,4 @@
-"""SparseTensor messages opened; see ``tensors/sparse_message.pyx``."""
+"""Reading of SparseTensor messages; see ``tensors/sparse_message.pyx``."""
 
 from typing import Literal
 

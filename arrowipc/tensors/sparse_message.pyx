@@ -1,4 +1,4 @@
-"""SparseTensor messages opened: the parts of the table, each proven to lie in the body and to be as long as it must."""
+"""Reading of SparseTensor messages: the parts of the table, each checked to be inside the body and long enough."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy
@@ -21,27 +21,27 @@ from arrowipc.errors import FormatError, LimitError, UnsupportedError
 from arrowipc.tensors.sparse_convert import Index
 
 cdef enum:
-    ADDRESS = 8                 # the most that loads of values and indices ask of an address
+    ADDRESS = 8                 # largest alignment that loads of values and indices need
 
 
 cdef class Opened:
-    """What a SparseTensor table says."""
+    """The parts of a SparseTensor table."""
 
     cdef readonly object type           # DataType
     cdef readonly tuple shape
     cdef readonly tuple dim_names       # None: none has a name
     cdef int64_t non_zero_length
-    cdef readonly object data           # memoryview, exactly the values
+    cdef readonly object data           # memoryview of the values, without padding
     cdef readonly str layout            # "COO", "CSR", "CSC" or "CSF"
-    cdef readonly bint is_canonical     # COO: what the message claims
-    cdef readonly object index          # sparse_convert.Index; levels of CSF may be longer than they have to be
+    cdef readonly bint is_canonical     # COO: the message's flag, not checked
+    cdef readonly object index          # sparse_convert.Index; levels of CSF may include padding
     cdef Shape size
     cdef Message message
     cdef int64_t used                   # bytes of all buffers, shared ones as often as they are used
-    cdef int64_t allowed
+    cdef int64_t allowed                # the most that `used` may be
 
     cdef object buffer(self, const Location* part, int64_t length, int64_t width):
-        """The first bytes of a buffer, at an address that suits their width: copied if they lie elsewhere."""
+        """Return the first bytes of a buffer; copy them if their address is not aligned for their width."""
         cdef const uint8_t* data = self.message.body_bytes + part.offset
         cdef Memory memory
         self.used += part.length
@@ -58,7 +58,7 @@ cdef class Opened:
         return memoryview(memory)
 
     cdef object integers(self, const Location* part, int64_t count, const FieldPlan* plan):
-        """The first integers of a buffer as an array."""
+        """Return the first `count` integers of a buffer as an array."""
         return np.frombuffer(self.buffer(part, count * plan.width, plan.width), dtype_of(plan))
 
 
@@ -67,7 +67,7 @@ cdef str dtype_of(const FieldPlan* plan):
 
 
 cdef int open_coo(Opened out, const Table* index, int64_t body_length) except -1:
-    """SparseTensorIndexCOO: a row of coordinates per value, at any strides that stay in the buffer."""
+    """Read a SparseTensorIndexCOO: a row of coordinates per value, with any strides that stay in the buffer."""
     cdef FieldPlan plan
     cdef Location part
     cdef Vector stored
@@ -110,7 +110,7 @@ cdef int open_coo(Opened out, const Table* index, int64_t body_length) except -1
 
 
 cdef int open_csx(Opened out, const Table* index, int64_t body_length) except -1:
-    """SparseMatrixIndexCSX: counts are derived from the shape and the number of values, never from lengths."""
+    """Read a SparseMatrixIndexCSX; counts follow from the shape and the number of values, not from buffer lengths."""
     cdef FieldPlan pointer, plan
     cdef Location pointers, part
     cdef int axis
@@ -151,10 +151,10 @@ cdef inline int64_t length_of(const Vector* entries, int64_t k) noexcept:
 
 
 cdef bint counts_entries(const Vector* pointers, const Vector* nodes, int64_t leaves) noexcept:
-    """Whether lengths are numbers of entries, as Arrow C++ 26 writes them, and not bytes, as the format has it.
+    """Whether buffer lengths are numbers of entries, as Arrow C++ 26 writes them, and not bytes, as the format says.
 
-    Lengths in bytes never look like this unless all integers are single bytes, and then both are the same: a level
-    has one pointer more than it has nodes, and as many leaves as there are values.
+    As numbers of entries they fit each other: a level has one pointer more than nodes, and there are as many leaves as
+    values. Lengths in bytes never fit like this unless all integers are single bytes; then both are the same.
     """
     cdef int64_t k
     if length_of(nodes, nodes.count - 1) != leaves:
@@ -167,7 +167,7 @@ cdef bint counts_entries(const Vector* pointers, const Vector* nodes, int64_t le
 
 cdef tuple open_levels(Opened out, const Vector* entries, str part, const FieldPlan* plan, bint counted,
                        int64_t body_length):
-    """Each buffer as many whole integers as it holds: who counts the nodes knows how many are meant."""
+    """Return each buffer with all integers that it holds; `_without_padding` of `sparse_io` cuts them to the nodes."""
     cdef Location level
     cdef uint8_t[16] entry
     cdef int64_t k, length
@@ -186,7 +186,7 @@ cdef tuple open_levels(Opened out, const Vector* entries, str part, const FieldP
 
 
 cdef int open_csf(Opened out, const Table* index, int64_t body_length) except -1:
-    """SparseTensorIndexCSF."""
+    """Read a SparseTensorIndexCSF."""
     cdef FieldPlan pointer, plan
     cdef Vector axes, pointers, nodes
     cdef int64_t k
@@ -212,7 +212,7 @@ cdef int open_csf(Opened out, const Table* index, int64_t body_length) except -1
 
 
 cdef int open_values(Opened out, const Table* header, int64_t body_length) except -1:
-    """What all layouts have: type, shape, names, and as many values as there are."""
+    """Read the parts that all layouts have: type, shape, names and values."""
     cdef FieldPlan element
     cdef Table type
     cdef Location data
@@ -236,12 +236,12 @@ cdef int open_values(Opened out, const Table* header, int64_t body_length) excep
 
 
 def open_sparse(Message message not None, limits=None):
-    """Return the parts of a SparseTensor message; what the index says is not looked at.
+    """Return the parts of a SparseTensor message; the contents of the index are not checked.
 
     Raises
     ------
     FormatError
-        The message is of another kind, or what it says cannot be: the text names the field.
+        The message is of another kind, or a field of it is invalid: the text names the field.
     """
     cdef Opened out = Opened.__new__(Opened)
     cdef LimitsData bounds

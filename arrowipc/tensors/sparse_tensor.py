@@ -1,4 +1,4 @@
-"""Sparse tensors in memory: one class over the table of layouts, its four kinds, and the checks of their parts.
+"""Sparse tensors in memory: a base class over the table of layouts, a class per layout, the checks of their parts.
 
 Data in a message, in a NumPy array or in an object of SciPy, PyData Sparse or PyTorch are not copied
 if the layouts agree. No class trusts its indices: they are bounds-checked when the object is made, or, with
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class SparseTensor(Initialized):
-    """What the four layouts have in common; use one of the classes below.
+    """The common base of the four layouts; use one of the classes below.
 
     Equality (``==``, :meth:`equals`) compares tensors of one layout: shape, type, and the stored values with
     their coordinates. The width of the indices, the order in which values are stored and the names of
@@ -72,7 +72,7 @@ class SparseTensor(Initialized):
 
     @classmethod
     def _instead(cls) -> dict[str, str]:
-        """Names of pyarrow, NumPy and SciPy for what these tensors have."""
+        """Return names that pyarrow, NumPy and SciPy use -> the names that these classes use instead."""
         dense = dict.fromkeys(("to_numpy", "toarray", "todense"), "to_dense()")
         made = dict.fromkeys(
             ("from_numpy", "from_dense_numpy", "from_tensor"), "from_dense(array), or from_scipy(matrix)"
@@ -105,7 +105,7 @@ class SparseTensor(Initialized):
         kind: DataType | None,
         validate: Validate,
     ) -> None:
-        """Take over parts that a user gives."""
+        """Check the parts that a user passes, and keep them."""
         check_choice("validate", validate, ("none", "full", "strict"))
         if is_filled(self, "_data"):
             raise UsageError(f"a {type(self).__name__} is made once: make another one")
@@ -174,7 +174,7 @@ class SparseTensor(Initialized):
             self._canonical = prove_index(self._index, self._shape)
         return self._canonical
 
-    # What they are.
+    # Properties.
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -213,7 +213,7 @@ class SparseTensor(Initialized):
 
     @property
     def is_canonical(self) -> bool:
-        """Whether the coordinates are sorted and none occurs twice: computed, not taken from a message."""
+        """Whether the coordinates are sorted and none occurs twice; this is computed, not taken from a message."""
         return self._prove()
 
     @property
@@ -260,7 +260,7 @@ class SparseTensor(Initialized):
         )
 
     def canonical(self) -> Self:
-        """Return the tensor with sorted coordinates, the values of equal ones added up; itself if it is that.
+        """Return the tensor with sorted and unique coordinates; values of equal ones are added up.
 
         Raises
         ------
@@ -280,7 +280,7 @@ class SparseTensor(Initialized):
     # Other layouts.
 
     def _convert(self, layout: str, index_type: Any, axis_order: Sequence[int] | None = None) -> Any:
-        """Convert to the layout of a name; `axis_order` None: the one that it has by itself."""
+        """Convert to a layout, given by name; `axis_order` None: the layout's own order."""
         kind, rules, canonical = LAYOUTS[layout], TABLE[layout], self._prove()
         axes = kind._checked_order(self._shape, axis_order)
         dtype = index_dtype(index_type, self._shape, self._index.arrays[-1].dtype)
@@ -360,9 +360,8 @@ class SparseTensor(Initialized):
     def to_dense(self) -> Values:
         """Return a dense array of :attr:`dtype`.
 
-        Values that share their coordinates are added up, as SciPy does it; the format says nothing about
-        them. The shape decides how much memory this takes: check it first if the tensor comes from an untrusted
-        source.
+        Values that share their coordinates are added up, as in SciPy; the format does not define their meaning. The
+        array takes as much memory as the shape says: check the shape first if the source of the tensor is untrusted.
 
         Raises
         ------
@@ -377,7 +376,7 @@ class SparseTensor(Initialized):
         return dense_of(whole._index, whole._data, whole._shape)
 
     def to_coo(self, *, index_type: Any = None) -> SparseCOOTensor:
-        """Return the tensor as sorted coordinates; `index_type` None: as it is, if that is enough."""
+        """Return the tensor as sorted coordinates; by default the index type stays, if it can hold the shape."""
         return self._convert("COO", index_type)  # type: ignore[no-any-return]
 
     def to_csr(self, *, index_type: Any = None) -> SparseCSRMatrix:
@@ -414,7 +413,7 @@ class SparseTensor(Initialized):
 
 
 class _SharedLayout(SparseTensor):
-    """A layout that SciPy and PyTorch have, too."""
+    """Base of the layouts that SciPy and PyTorch also have."""
 
     __slots__ = ()
 
@@ -480,8 +479,8 @@ class _SharedLayout(SparseTensor):
     def to_torch(self) -> Any:
         """Return a sparse tensor of ``torch`` of this layout.
 
-        What is read-only is copied, and coordinates that are not int64. Compressed indices are sorted first, because
-        PyTorch wants that.
+        Read-only arrays are copied, and coordinates that are not int64. Compressed indices are sorted first, because
+        PyTorch requires that.
         """
         tensor = self if self.layout == "COO" else self.canonical()
         return peers.to_torch(self.layout, tensor._data, tensor._index.arrays, self._shape, tensor._prove())
@@ -499,7 +498,7 @@ class SparseCOOTensor(_SharedLayout):
     shape : sequence of int
     dim_names : iterable of str, optional
     type : DataType, optional
-        What the values are, if their dtype does not say so (decimals, for instance).
+        The type of the values, if their dtype does not determine it (for decimals, for instance).
     validate : {"full", "none", "strict"}
         "none": the indices are checked when they are first used. "strict" is "full" here.
 
@@ -580,7 +579,7 @@ class SparseCSRMatrix(_CompressedMatrix):
     indptr : array-like of integers
         Where the values of each row begin, and the end of the last row.
     indices : array-like of integers
-        The column of each value. Within a row they may be in any order and repeat; what is written is sorted.
+        The column of each value. Within a row they may be in any order and repeat; they are sorted when written.
     shape : (int, int)
     dim_names, type, validate
         As for `SparseCOOTensor`.
@@ -682,9 +681,9 @@ LAYOUTS: dict[str, type[SparseTensor]] = {
 
 
 def from_any(obj: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
-    """Take over a sparse object of SciPy, PyData Sparse, PyTorch or pyarrow, in the layout that it has, or ours.
+    """Take over a sparse object of SciPy, PyData Sparse, PyTorch, pyarrow or arrowipc, in its own layout.
 
-    What has none of the layouts becomes coordinates.
+    An object whose layout Arrow does not have becomes coordinates.
     """
     if isinstance(obj, SparseTensor):
         return obj if dim_names is None else obj.rename(dim_names)
@@ -702,7 +701,7 @@ def from_any(obj: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
 def _from_pyarrow(tensor: Any, dim_names: Iterable[str] | None = None) -> SparseTensor:
     """Take over a sparse tensor of pyarrow.
 
-    Compressed fibres, of which pyarrow hides the order of dimensions, become a dense tensor on the way.
+    Compressed fibres are converted through a dense tensor, because pyarrow does not expose their order of dimensions.
     """
     kind: Any = LAYOUTS[peers.layout_of(tensor)]
     names = tensor.dim_names if dim_names is None and any(tensor.dim_names) else dim_names
@@ -727,10 +726,10 @@ def _checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _checked_integers(name: str, array: Any, ndim: int) -> Indices:
-    """Return an index array as it is, if it is one of integers in our byte order; else a copy that is."""
+    """Return an array of integers in native byte order: the array itself if it is one, else a copy."""
     indices = native(np.asarray(array))
     if indices.size == 0 and indices.dtype.kind == "f" and not hasattr(array, "dtype"):
-        indices = indices.astype(np.int64)  # NumPy takes an empty list for floating-point numbers
+        indices = indices.astype(np.int64)  # NumPy makes an empty list an array of floats
     if indices.dtype.kind not in "iu":
         raise UsageError(f"{name} must be integers, found {indices.dtype}")
     if indices.ndim != ndim:
@@ -739,7 +738,7 @@ def _checked_integers(name: str, array: Any, ndim: int) -> Indices:
 
 
 def _checked_levels(name: str, arrays: Sequence[Any]) -> tuple[Indices, ...]:
-    """Return the arrays of all levels, which the format stores in one type."""
+    """Return the arrays of all levels as a tuple; they must have one type, because the format stores one."""
     checked = [_checked_integers(f"{name}[{level}]", array, 1) for level, array in enumerate(items_of(name, arrays))]
     if len({array.dtype for array in checked}) > 1:
         raise UsageError(f"all arrays of {name} must have one type, found {', '.join(str(a.dtype) for a in checked)}")
@@ -747,7 +746,7 @@ def _checked_levels(name: str, arrays: Sequence[Any]) -> tuple[Indices, ...]:
 
 
 def _elements(array: Any, kind: DataType | None = None) -> tuple[Values, DataType]:
-    """Return an array as its type stores it, and that type; booleans become uint8, one byte each."""
+    """Return an array in the dtype in which its type is stored, and that type; booleans become uint8."""
     values, kind = as_values(array, kind)
     stored = dtype_of(kind)
     if not stored.itemsize:

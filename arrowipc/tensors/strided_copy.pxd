@@ -1,22 +1,25 @@
-# Elements at strides: how far they reach, and gathering them row-major, in blocks that stay in the cache.
+# Elements at strides: the bytes that they span, and copying them in row-major order, in blocks that stay in the cache.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc.tensors.message cimport MOST_DIMENSIONS, Piecewise
 
 cdef struct Joined:
-    # Dimensions without those of size 1, with neighbours joined where one stride leads through both.
+    # The dimensions without those of size 1; neighbours that can be walked with one stride are joined.
     int32_t ndim
     int64_t width           # bytes of an element
     int64_t size[MOST_DIMENSIONS + 1]
     int64_t stride[MOST_DIMENSIONS + 1]
 
 
+# Write the strides of a contiguous row-major tensor.
 cdef void row_major(int32_t ndim, const int64_t* shape, int64_t width, int64_t* strides) noexcept nogil
+# Whether the elements are contiguous in row-major order, or in column-major order if `by_columns`.
 cdef bint is_packed(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width,
                     bint by_columns) noexcept nogil
+# Whether the elements are contiguous with the dimensions in some order; if so, write the strides to store to `out`.
 cdef bint stored_strides(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width,
                          int64_t* out) noexcept nogil
-# Bytes from the first to behind the last element of strides that are not negative; -1 when they overflow.
+# Return the bytes from the first element to the end of the last one, for strides >= 0; -1 if that overflows.
 cdef int64_t reach(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width) noexcept nogil
 
 
@@ -25,9 +28,9 @@ cdef class Gathered(Piecewise):
     cdef const uint8_t* data
     cdef object owner
     cdef Joined layout
-    cdef int32_t level              # the dimension whose rows are handed out, one or more at a time
+    cdef int32_t level              # the dimension whose rows are copied whole, one or more at a time
     cdef int64_t block              # bytes of one such row
-    cdef int64_t index[MOST_DIMENSIONS + 1]
+    cdef int64_t index[MOST_DIMENSIONS + 1]     # the position of the next row, for each dimension up to `level`
     cdef bint ended
     cdef inline const uint8_t* at(self) noexcept nogil
     cdef inline void advance(self, int64_t rows) noexcept nogil
@@ -35,5 +38,5 @@ cdef class Gathered(Piecewise):
 
 cdef Gathered gathered(const uint8_t* data, object owner, int32_t ndim, const int64_t* shape, const int64_t* strides,
                        int64_t width)
-# All of it at `out`, which has room for it.
+# Write all bytes of `source` to `out`, which must have `source.nbytes` bytes.
 cdef void gather_all(Gathered source, uint8_t* out) noexcept nogil

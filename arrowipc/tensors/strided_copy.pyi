@@ -1,1 +1,1 @@
-"""Copies of values at strides; for compiled modules."""
+"""Row-major copies of elements at strides; only compiled modules use this one."""

@@ -1,4 +1,4 @@
-"""Elements at strides, copied row-major; in small tiles where the innermost strides of both sides differ."""
+"""Row-major copies of elements at strides, in small tiles if the input has another innermost dimension."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -8,13 +8,13 @@ from arrowipc.tensors.message cimport MOST_DIMENSIONS, Piecewise
 
 cdef enum:
     CACHE_LINE = 64
-    PIECE = 1 << 20             # of what is gathered at a time
+    PIECE = 1 << 20             # bytes copied per call of `fill`
 
 # -- layouts -------------------------------------------------------------------------------------------------
 
 
 cdef void row_major(int32_t ndim, const int64_t* shape, int64_t width, int64_t* strides) noexcept nogil:
-    """Strides of neighbours; of an empty tensor whose sizes multiply to more than 63 bits: zeros."""
+    """Write contiguous strides; zeros where they overflow, which only happens for an empty tensor."""
     cdef int64_t stride = width
     cdef int32_t i
     for i in range(ndim - 1, -1, -1):
@@ -25,8 +25,7 @@ cdef void row_major(int32_t ndim, const int64_t* shape, int64_t width, int64_t* 
 
 cdef bint is_packed(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width,
                     bint by_columns) noexcept nogil:
-    """Whether the elements are neighbours in row- or column-major order; strides of dimensions of size 1 mean nothing.
-    """
+    """Whether the elements are contiguous in row- or column-major order; ignore strides of dimensions of size 1."""
     cdef int64_t expected = width
     cdef int32_t i, k
     for i in range(ndim):
@@ -37,15 +36,15 @@ cdef bint is_packed(int32_t ndim, const int64_t* shape, const int64_t* strides, 
         if shape[i] != 1:
             if strides[i] != expected:
                 return False
-            expected *= shape[i]    # at most the bytes of the tensor
+            expected *= shape[i]    # cannot overflow: at most the bytes of the tensor
     return True
 
 
 cdef bint stored_strides(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width,
                          int64_t* out) noexcept nogil:
-    """Whether the elements are neighbours in any order of the dimensions, the slowest first; the strides to store.
+    """Whether the elements are contiguous with the dimensions in some order; if so, write the strides to store.
 
-    A dimension of size 1 gets the stride that it has in column-major order, which readers compare with.
+    A dimension of size 1 gets the stride that it has in column-major order, because readers compare strides with these.
     """
     cdef int64_t expected = width
     cdef int32_t i, k, at = 0
@@ -53,7 +52,7 @@ cdef bint stored_strides(int32_t ndim, const int64_t* shape, const int64_t* stri
     for i in range(ndim):
         placed[i] = False
     for k in range(ndim):
-        # The first dimension that is not placed yet and steps over what the others fill.
+        # Find the first dimension, not placed yet, whose stride is the bytes of those placed, or whose size is 1.
         at = -1
         for i in range(ndim):
             if not placed[i] and (shape[i] == 1 or strides[i] == expected):
@@ -81,13 +80,13 @@ cdef int64_t reach(int32_t ndim, const int64_t* shape, const int64_t* strides, i
 
 cdef void join_dimensions(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width,
                           Joined* out) noexcept nogil:
-    """Fewer dimensions with the same elements in the same order; for tensors that are not empty."""
+    """Write fewer dimensions that have the same elements in the same order; for tensors that are not empty."""
     cdef int32_t i, n = 0
     out.width = width
     for i in range(ndim):
         if shape[i] == 1:
             continue
-        # Sizes and strides of memory that exists: their products are distances within it.
+        # No overflow: the product is a distance in memory that exists.
         if n and out.stride[n - 1] == shape[i] * strides[i]:
             out.size[n - 1] *= shape[i]
             out.stride[n - 1] = strides[i]
@@ -96,11 +95,11 @@ cdef void join_dimensions(int32_t ndim, const int64_t* shape, const int64_t* str
             out.stride[n] = strides[i]
             n += 1
     if n and out.stride[n - 1] == width:
-        # A run of bytes.
+        # Contiguous elements are copied as one run of bytes.
         out.size[n - 1] *= width
         out.stride[n - 1] = out.width = 1
     elif n == 0 or width > 8 or width & (width - 1):
-        # Elements that no loop below knows are runs of bytes too.
+        # So are elements whose width has no loop below.
         out.size[n] = width
         out.stride[n] = out.width = 1
         n += 1
@@ -111,7 +110,7 @@ cdef void join_dimensions(int32_t ndim, const int64_t* shape, const int64_t* str
 
 
 cdef class Gathered(Piecewise):
-    """Elements at strides as one row-major buffer, made a piece at a time while it goes out."""
+    """Elements at strides as one row-major buffer, which is made piece by piece while it is written."""
 
     cdef void rewind(self) noexcept:
         cdef int32_t i
@@ -120,7 +119,7 @@ cdef class Gathered(Piecewise):
         self.ended = self.nbytes == 0
 
     cdef int64_t fill(self, uint8_t* out, int64_t room) noexcept nogil:
-        """Whole rows of dimension `level`, as many as `room` takes: at least one of at most PIECE bytes."""
+        """Copy as many whole rows of dimension `level` as fit into `room`; a row has at most PIECE bytes."""
         cdef Joined* layout = &self.layout
         cdef int64_t left, rows, done = 0, part
         while not self.ended and self.block <= room - done:
@@ -180,7 +179,7 @@ cdef void gather_all(Gathered source, uint8_t* out) noexcept nogil:
 
 
 cdef void gather(uint8_t* out, const uint8_t* data, const Joined* layout, int32_t level, int64_t rows) noexcept nogil:
-    """`rows` rows of dimension `level`, the ones that begin at `data`."""
+    """Copy `rows` rows of dimension `level`, from `data`, to `out`."""
     cdef int32_t last = layout.ndim - 1, near = last, i
     cdef int64_t size[MOST_DIMENSIONS + 1]
     cdef int64_t index[MOST_DIMENSIONS + 1]
@@ -194,7 +193,7 @@ cdef void gather(uint8_t* out, const uint8_t* data, const Joined* layout, int32_
         after[i] = after[i + 1] * size[i + 1]
     inner = distance(layout.stride[last])
     if inner > layout.width:
-        # The dimension along which the input is denser than along the output's rows; else the last itself.
+        # Find the dimension with the smallest stride in the input; `near` stays `last` if none is smaller than its own.
         for i in range(level, last):
             if distance(layout.stride[i]) < inner and layout.stride[i] and size[i] > 1:
                 near = i
@@ -205,7 +204,7 @@ cdef void gather(uint8_t* out, const uint8_t* data, const Joined* layout, int32_
         else:
             tiles(out, after[near], data, layout.stride[near], size[near], layout.stride[last], size[last],
                   layout.width)
-        # The next of the dimensions that are not done as a whole.
+        # Advance the index of the dimensions that `line` and `tiles` do not handle.
         i = last - 1
         while i >= level:
             if i != near:
@@ -240,7 +239,7 @@ cdef inline void copy_words(Unsigned* out, const uint8_t* data, int64_t stride, 
 
 
 cdef void line(uint8_t* out, const uint8_t* data, int64_t stride, int64_t count, int64_t width) noexcept nogil:
-    """`count` elements at a stride, one behind the other."""
+    """Copy `count` elements at a stride into contiguous ones."""
     if width == 1:
         if stride == 1:
             memcpy(out, data, count)
@@ -256,9 +255,9 @@ cdef void line(uint8_t* out, const uint8_t* data, int64_t stride, int64_t count,
 
 cdef void tiles(uint8_t* out, int64_t row_bytes, const uint8_t* data, int64_t row_stride, int64_t rows,
                 int64_t stride, int64_t count, int64_t width) noexcept nogil:
-    """`rows` lines whose elements lie nearer to those of the next line than to their own neighbours.
+    """Copy `rows` lines, for input where the next line's element is nearer in memory than the next element of a line.
 
-    A tile is a cache line wide in the output; in the input its columns are cache lines that serve several rows.
+    A tile is one cache line wide in the output; in the input, each cache line of a column is used for several rows.
     """
     cdef int64_t wide = CACHE_LINE // width
     cdef int64_t row, column = 0, n

@@ -1,4 +1,4 @@
-"""The buffers of columns being built; see ``values/converters.pyx``."""
+"""The buffers of columns while they are built; see ``values/converters.pyx``."""
 
 from decimal import Decimal
 from typing import Any

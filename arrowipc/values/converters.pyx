@@ -1,11 +1,10 @@
-"""The buffers of columns being built, and the loops that fill those of leaf types from Python lists.
+"""The buffers of columns while they are built, and the loops that fill those of leaf types from Python lists.
 
-Each loop has a short way for the exact Python class that the type is read back as; everything else, nulls
-among it, goes one value at a time through `store_value`. Only that second way runs code of other people, which
-could change the list: it looks at the length again afterwards.
+Each loop has a fast path for the exact Python class that `to_pylist` returns for the type. All other values and nulls
+take the slow path, one value at a time. Only the slow path runs the code of other classes, which could change
+the list: therefore it checks the list's length again afterwards.
 
-Null slots and the padding of every block up to 64 bytes are zero, so that nothing leaves the process but what
-was put in.
+Null slots and the padding of every block up to 64 bytes are zero, so that no old contents of memory leave the process.
 """
 
 cimport cython
@@ -49,15 +48,15 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
-# Stands for the slots of children under a null parent: null where the child may be, else a zero.
+# Stands for the slots of children under a null parent: it becomes null where the child is nullable, else zero.
 FILLER = object()
 
 cdef enum:
     INLINE = 12                 # bytes that a view holds itself
-    FIRST_POOL = 1 << 12        # data buffers of views double from the one size
-    LARGEST_POOL = 1 << 25      # to the other
-    CAUTIOUS_ROWS = 64          # before as many rows say how long values are, only as much is reserved
-    CAUTIOUS_BYTES = 1 << 20
+    FIRST_POOL = 1 << 12        # each data buffer of views is twice as large as the one before, from this size
+    LARGEST_POOL = 1 << 25      # to this one
+    CAUTIOUS_ROWS = 64          # until so many rows are done, which show how long values are,
+    CAUTIOUS_BYTES = 1 << 20    # at most so many bytes are reserved for the other rows
 
 cdef enum Zoned:
     ZONED_UNKNOWN = 0
@@ -75,7 +74,7 @@ cdef inline object item(list items, int64_t i, int64_t count):
 # -- text ----------------------------------------------------------------------------------------------------
 
 cdef struct Word:
-    # The bytes of one text or binary value, wherever they lie.
+    # The bytes of one text or binary value, in memory that another object owns.
     const char* data
     Py_ssize_t size
 
@@ -98,7 +97,7 @@ cdef int open_wide_text(Converter b, int32_t f, int64_t i, object value, Word* w
 
 cdef inline bint next_word(Converter b, int32_t f, int64_t i, list items, int64_t count, bint text,
                            Word* w) except -1:
-    """Find the bytes of value i; False: it is null, and marked so."""
+    """Find the bytes of value i; return False if it is null, after marking it as null."""
     cdef PyObject* value = PyList_GET_ITEM(items, i)
     if text and PyUnicode_CheckExact(<object> value):
         open_text(b, f, i, <object> value, w)
@@ -124,7 +123,7 @@ cdef inline bint next_word(Converter b, int32_t f, int64_t i, list items, int64_
 
 
 cdef int make_room(Memory memory, int64_t used, int64_t more, int64_t rows_done, int64_t rows) except -1:
-    """Let a block that holds `used` bytes take `more`, and about as much as the other rows will need."""
+    """Enlarge a block that holds `used` bytes by `more`, and by about as much as the other rows will need."""
     cdef int64_t least = used + more
     cdef double ahead = 1.0625 * least * rows / (rows_done + 1)
     cdef int64_t most = 16 * least if rows_done >= CAUTIOUS_ROWS and least < 1 << 56 else CAUTIOUS_BYTES
@@ -137,7 +136,7 @@ cdef int make_room(Memory memory, int64_t used, int64_t more, int64_t rows_done,
 
 
 cdef int clear_padding(Memory memory) noexcept:
-    """Zero what lies behind the bytes in use, up to 64."""
+    """Zero the bytes behind those in use, up to a multiple of 64."""
     cdef int64_t end = round_up(memory.size, 64)
     if memory.size < end <= memory.capacity:
         memset(memory.data + memory.size, 0, end - memory.size)
@@ -148,7 +147,7 @@ cdef int clear_padding(Memory memory) noexcept:
 
 
 cdef class Converter:
-    """The buffers of one plan while they are being filled, and the fields that need no other field."""
+    """The buffers of one plan while they are filled; fills the fields that have no children."""
 
     def __cinit__(self, Plan plan not None, *_):
         cdef int64_t nodes = plan.d.n_fields * <int64_t> sizeof(Node)
@@ -170,7 +169,7 @@ cdef class Converter:
         free(self.d.nodes)
 
     cdef uint8_t* room(self, int32_t buffer, int64_t size) except NULL:
-        """Memory for a buffer of exactly `size` bytes; only its padding is zero so far."""
+        """Return new memory for a buffer of `size` bytes; only its padding is zero."""
         cdef Memory memory
         if size <= 0:
             return <uint8_t*> self.d.nodes     # nothing is written there
@@ -188,7 +187,7 @@ cdef class Converter:
         return 0
 
     cdef int null(self, int32_t f, int64_t at, bint asked) except -1:
-        """Mark an element as null; `asked`: by a value, which a field that is not nullable refuses."""
+        """Mark an element as null. `asked`: its own value is null, which a field that is not nullable refuses."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef Node* node = &self.d.nodes[f]
         cdef uint8_t* bits
@@ -207,7 +206,7 @@ cdef class Converter:
         return 0
 
     cdef Columns finish(self, Columns out, int64_t length, tuple dictionaries):
-        """Fill `out`, which is new, with what has been built."""
+        """Fill `out`, new Columns, with the nodes and buffers built."""
         cdef int32_t next_extent = self.p.n_buffers, i
         cdef int64_t variadic = 0
         cdef uintptr_t address
@@ -238,15 +237,15 @@ cdef class Converter:
         out.dictionaries = dictionaries
         return out
 
-    # What is wrong, and where.
+    # Errors, with the column and the row.
 
     cdef int refuse(self, int32_t f, int64_t at, object expected, object value, object reason=None) except -1:
-        """Raise: element `at` of field `f` was to be something else. Always returns -1."""
+        """Raise a UsageError: element `at` of field `f` is not what was expected."""
         because = f" ({reason})" if reason else ""
         return self.blame(f, at, f"expected {expected}, found {shown(value)}{because}")
 
     cdef int blame(self, int32_t f, int64_t at, object problem) except -1:
-        """Raise: something is wrong with an element, or with the whole field where `at` is -1."""
+        """Raise a UsageError about an element, or about the whole field if `at` is -1."""
         path, row = self.origin(f, max(at, 0))
         where = [f"column {path!r}"] if path else []
         if at >= 0:
@@ -261,13 +260,13 @@ cdef class Converter:
             level -= 1
             at = self.parent_of(self.above[level], self.above_child(level, f), at)
         if self.user is not None:
-            # The plan of dictionary values begins with the field that they are for.
+            # Field 0 of the plan of dictionary values stands for `user_field`: its name is in the path already.
             outer, at = self.user.origin(self.user_field, at)
             path = outer + path[len(field_path(self.plan, 0)):]
         return (path[1:] if path.startswith(".") else path), at
 
     cdef int32_t above_child(self, int level, int32_t f) noexcept:
-        """Which child of above[level] leads to field `f`."""
+        """Return the child of above[level] that is field `f` or contains it."""
         cdef int32_t child = self.above[level] + 1
         while self.p.fields[child].end <= f:
             child = self.p.fields[child].end
@@ -290,7 +289,7 @@ cdef class Converter:
                                    or load_int(extent[1].data, low, 4) != at):
                 low += 1
             return low
-        # Offsets rise: the last one that is not behind the element.
+        # Offsets rise: find the last one that is not greater than `at`.
         while low + 1 < high:
             middle = (low + high) // 2
             if load_int(extent[1].data, middle, width) <= at:
@@ -300,7 +299,7 @@ cdef class Converter:
         return low
 
     cdef int32_t child_of(self, int32_t f, int8_t code) noexcept:
-        """The child of a union that a type code names."""
+        """The child of a union that has a type code."""
         cdef int8_t ordinal = self.p.codes[128 * self.p.fields[f].codes + code]
         cdef int32_t child = f + 1
         while ordinal > 0:
@@ -311,7 +310,7 @@ cdef class Converter:
     # One value.
 
     cdef int store(self, int32_t f, int64_t at, object value, uint8_t* out) except -1:
-        """Put one value of fixed width, which is not None, at `out`; STORED or IS_NULL."""
+        """Store one value of fixed width, which is not None, at `out`; return STORED or IS_NULL."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef const char* reason = NULL
         cdef int found
@@ -329,7 +328,7 @@ cdef class Converter:
         return found
 
     cdef int slow(self, int32_t f, int64_t at, list items, int64_t count, uint8_t* out) except -1:
-        """Put value `at` of a list at `out`, whatever it is."""
+        """Store value `at` of a list, of any class or None, at `out`."""
         value = item(items, at, count)
         memset(out, 0, self.p.fields[f].width)
         if value is None or value is self.filler:
@@ -341,7 +340,7 @@ cdef class Converter:
         return 0
 
     cdef object word(self, int32_t f, int64_t at, object value):
-        """A text as str, or a binary as bytes."""
+        """Return a text value as str, or a binary value as bytes."""
         if self.p.fields[f].flags & FIELD_UTF8:
             if isinstance(value, str):
                 return str.__str__(value)
@@ -352,7 +351,7 @@ cdef class Converter:
         return found
 
     cdef object truth(self, int32_t f, int64_t at, object value):
-        """A bool as True or False."""
+        """Return a bool, also one of NumPy, as True or False."""
         if value is True or value is False:
             return value
         if is_numpy(value, "bool_"):
@@ -362,7 +361,7 @@ cdef class Converter:
     # Whole columns.
 
     cdef int leaf(self, int32_t f, list items) except -1:
-        """Fill a field that has no children; its node is set."""
+        """Fill a field that has no children; the length in its node is already set."""
         cdef int layout = self.p.fields[f].layout, kind = self.p.fields[f].type
         if layout == LAYOUT_NULL:
             return fill_nulls(self, f, items)
@@ -380,7 +379,7 @@ cdef class Converter:
 
 
 def shown(value):
-    """The class and a short look of any object, for a message; objects that cannot be shown do no harm."""
+    """Return the class and a short repr of any object, for a message; a repr that fails is no error."""
     import reprlib
 
     try:
@@ -417,7 +416,7 @@ cdef int fill_nulls(Converter b, int32_t f, list items) except -1:
 cdef int fill_bools(Converter b, int32_t f, list items) except -1:
     cdef int64_t count = b.d.nodes[f].length, i
     cdef uint8_t* bits = b.room(b.p.fields[f].first_buffer + 1, bitmap_bytes(count))
-    # Objects first: <PyObject*> True would be the address 1.
+    # Python objects are needed here: <PyObject*> True would be the address 1.
     cdef object yes = True, no = False
     cdef PyObject* value
     cdef bint true
@@ -483,7 +482,7 @@ cdef int fill_floats(Converter b, int32_t f, list items) except -1:
 
 
 cdef int fill_others(Converter b, int32_t f, list items) except -1:
-    """Decimals, dates, times, timestamps, durations, intervals and binary of fixed size."""
+    """Fill decimals, dates, times, timestamps, durations, intervals and binary of fixed size."""
     cdef int32_t width = b.p.fields[f].width
     cdef int64_t count = b.d.nodes[f].length, i
     cdef uint8_t* out = b.room(b.p.fields[f].first_buffer + 1, bytes_for(count, width))
@@ -502,7 +501,7 @@ cdef int fill_others(Converter b, int32_t f, list items) except -1:
 
 
 cdef int fill_words(Converter b, int32_t f, list items) except -1:
-    """Text and binary behind offsets."""
+    """Fill text and binary with offsets."""
     cdef const FieldPlan* field = &b.p.fields[f]
     cdef int64_t count = b.d.nodes[f].length, used = 0, i
     cdef int32_t width = 8 if field.layout == LAYOUT_VAR64 else 4
@@ -530,7 +529,7 @@ cdef int fill_words(Converter b, int32_t f, list items) except -1:
 
 
 cdef int close_pool(Converter b, int32_t f, Memory memory, int64_t used) except -1:
-    """Keep a data buffer of a view field, if anything is in it."""
+    """Add `memory` to the data buffers of a view field, unless it is empty."""
     cdef list pool = b.pools[b.p.fields[f].view]
     if used:
         memory.size = used
@@ -540,7 +539,7 @@ cdef int close_pool(Converter b, int32_t f, Memory memory, int64_t used) except 
 
 
 cdef int fill_views(Converter b, int32_t f, list items) except -1:
-    """Text and binary as views: short values inline, the others in data buffers that double."""
+    """Fill text and binary views: short values are inline, others in data buffers, each twice as large as the last."""
     cdef const FieldPlan* field = &b.p.fields[f]
     cdef int64_t count = b.d.nodes[f].length, used = 0, size, i
     cdef bint text = field.flags & FIELD_UTF8 != 0
@@ -573,7 +572,7 @@ cdef int fill_views(Converter b, int32_t f, list items) except -1:
     return close_pool(b, f, memory, used)
 
 
-# -- what a type is inferred from ----------------------------------------------------------------------------
+# -- inference of types --------------------------------------------------------------------------------------
 
 
 def classes_of(list values not None):
@@ -583,9 +582,9 @@ def classes_of(list values not None):
     cdef PyObject* value
     cdef Py_ssize_t i = 0
     cdef object most = INT64_MAX
-    cdef richcmpfunc greater = (<PyTypeObject*> int).tp_richcompare     # half of what a conversion takes
+    cdef richcmpfunc greater = (<PyTypeObject*> int).tp_richcompare     # takes half the time of a conversion
     cdef bint large = False
-    # The hash of a class may be somebody's code, which could change the list.
+    # The hash of a class may run a metaclass's code, which could change the list.
     values = list(values) if FREE_THREADED else values
     while i < PyList_GET_SIZE(values):
         value = PyList_GET_ITEM(values, i)
@@ -601,7 +600,7 @@ def classes_of(list values not None):
 
 
 def digits_of(list values not None):
-    """Return the most digits in front of the point and behind it of these decimals, or None."""
+    """Return the largest numbers of digits before and after the point of these decimals; None is skipped."""
     cdef int64_t before = 0, behind = 0
     cdef Written w
     the_decimal()
@@ -616,7 +615,7 @@ def digits_of(list values not None):
 
 
 def elements_of(list values not None):
-    """Return the elements of lists and tuples, or None, one behind the other."""
+    """Return the elements of all these lists and tuples as one list; None is skipped."""
     cdef list out = []
     for value in values:
         if value is not None:
@@ -625,12 +624,12 @@ def elements_of(list values not None):
 
 
 cdef bint add_members(dict out, dict value) except -1:
-    """Append the values of a dict to the lists of its keys; False: a key is no plain text, and some are missing."""
+    """Append the values of a dict to the lists of its keys; return False at the first key that is not a plain str."""
     cdef PyObject* key = NULL
     cdef PyObject* entry = NULL
     cdef PyObject* part
     cdef Py_ssize_t at = 0
-    # Texts are hashed and compared without anybody's code, which could change the dict meanwhile.
+    # Hashing and comparing plain str runs no code of other classes, which could change the dict.
     with cython.critical_section(value):
         while PyDict_Next(value, &at, &key, &entry):
             if not PyUnicode_CheckExact(<object> key):
@@ -644,7 +643,7 @@ cdef bint add_members(dict out, dict value) except -1:
 
 
 def members_of(list values not None):
-    """Return the values of dicts, or None, as one list per key, the keys in the order in which they turn up."""
+    """Return the values of these dicts as one list per key, keys in the order of their first use; None is skipped."""
     cdef dict out = {}
     for value in values:
         if value is None or (type(value) is dict and add_members(out, value)):

@@ -1,7 +1,7 @@
-"""The elements of tensors: types of a fixed width as NumPy's dtypes, and back, without touching a value.
+"""The elements of tensors: Arrow types of a fixed width to NumPy dtypes, and back, without converting values.
 
-Booleans are one byte each in NumPy and one bit each in Arrow's columns; of tensors the format does not say.
-They are written as uint8, as Arrow C++ does, and a tensor of type bool is read as one byte per value.
+A boolean is one byte in NumPy and one bit in Arrow's columns; the format does not say what it is in a tensor.
+Booleans are written as uint8, as by Arrow C++, and a tensor of type bool is read as one byte per value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PRECISIONS = {2: "half", 4: "single", 8: "double"}
 
 
 def dtype_of(kind: at.DataType) -> np.dtype[Any]:
-    """Return the dtype whose values are stored as those of a type of fixed width; else a `UsageError`.
+    """Return the dtype that stores values as a type of fixed width does; other types are a `UsageError`.
 
     Dates in days are int32, times of day int32 or int64; decimals and fixed-size binary are void.
     """
@@ -87,10 +87,10 @@ def _type_of(dtype: np.dtype[Any]) -> at.DataType:
 
 
 def as_values(data: Any, kind: TypeLike | None) -> tuple[npt.NDArray[Any], at.DataType]:
-    """Give data of any library as an array in native byte order, and the type of its elements.
+    """Return data of any library as an array in native byte order, and the type of its elements.
 
-    `kind` is what the stored values mean, such as int32 that are dates; the widths must agree. UsageError: the data is
-    no array, or its elements are not of a fixed width.
+    `kind` is the meaning of the stored values, such as dates for int32; the widths must agree. Raise a UsageError if
+    the data is no array, or its elements have no fixed width.
     """
     values = data if isinstance(data, np.ndarray) else _array_of(data)
     if not values.dtype.isnative:

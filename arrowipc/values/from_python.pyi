@@ -1,4 +1,4 @@
-"""Batches and arrays made of Python lists, NumPy arrays and arrays of ours, column by column."""
+"""Building of batches and arrays from Python lists, NumPy arrays and Arrays, column by column."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, SupportsIndex

@@ -1,4 +1,4 @@
-"""Batches and arrays made of Python lists, NumPy arrays and arrays of ours, column by column."""
+"""Building of batches and arrays from Python lists, NumPy arrays and Arrays, column by column."""
 
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
@@ -40,12 +40,12 @@ cdef bint is_pandas(object values) except -1:
 
 
 cdef list of_pandas(object values):
-    """Such values as a list of Python's, None for what is missing."""
+    """Return values for which `is_pandas` holds as a list of Python values; missing ones become None."""
     return [None if missing else value for value, missing in zip(values.tolist(), sys.modules["pandas"].isna(values))]
 
 
-# Plans of the types that arrays were built of last, found by identity: making one costs more than filling a
-# short array. Types are immutable, and plans do not change.
+# Plans of the types last used for building arrays, looked up by identity: making a plan takes longer than filling
+# a short array. Types are immutable, and plans do not change.
 cdef Recent recent_types = Recent(8)
 
 
@@ -53,10 +53,10 @@ cdef Recent recent_types = Recent(8)
 
 
 cpdef RecordBatch build_batch(object mapping, object schema=None, int64_t rows=0):
-    """See `RecordBatch.from_pydict`; `rows` are those of a batch without columns.
+    """See `RecordBatch.from_pydict`; `rows` is the number of rows of a batch without columns.
 
-    A column may also be another sequence, or an :class:`Array` of the column's type. Arrays of NumPy of the right
-    dtype, contiguous and in native byte order, are used as they are: later changes show in the batch.
+    A column may also be another sequence, or an :class:`Array` of the column's type. NumPy arrays of the right dtype,
+    contiguous and in native byte order, are not copied: later changes of them show in the batch.
     """
     if not is_mapping(mapping):
         raise UsageError(f"expected a mapping of column names to values, found {described(mapping)}")
@@ -85,7 +85,7 @@ def build_arrays(arrays, names=None, schema=None, metadata=None):
 
 
 cdef object given_schema(object schema):
-    """The schema of an argument, perhaps another library's; None: it is to be found from the values."""
+    """Return an argument as a Schema, also one of another library; None means that it is inferred from the values."""
     if schema is None:
         return None
     from arrowipc.types import as_schema
@@ -94,7 +94,7 @@ cdef object given_schema(object schema):
 
 
 cdef RecordBatch build_columns(list names, list columns, object schema, int64_t rows, object metadata=None):
-    """A batch of columns, each a sequence, a NumPy array or an array; `rows`: of a batch without columns."""
+    """Build a batch of columns: sequences, NumPy arrays, Arrays; `rows` counts if there are no columns."""
     cdef list sources = []
     for i, name in enumerate(names):
         sources.append(column_source(name, columns[i], None if schema is None else schema.fields[i].type))
@@ -110,7 +110,7 @@ cdef RecordBatch build_columns(list names, list columns, object schema, int64_t 
 
 
 cdef object with_own_dictionaries(object schema, list sources):
-    """The schema without the ids of dictionaries that arrays of another batch have already: there they mean others."""
+    """Return the schema, without the dictionary ids of arrays whose ids another batch's arrays use: these differ."""
     from arrowipc.metadata.schema_tables import dictionaries_of
 
     cdef dict owners = {}
@@ -142,12 +142,12 @@ def build_rows(rows, schema=None):
 
 
 cdef int64_t put_row(list rows, Py_ssize_t at, dict columns) except -1:
-    """Put the values of a row into its columns; returns how many columns it has a value for."""
+    """Put the values of row `at` into the columns; return the number of columns for which it has a value."""
     cdef PyObject* value
     cdef int64_t found = 0
     row = rows[at]
     for name, column in columns.items():
-        if type(row) is dict and not FREE_THREADED:    # another thread may take a value out of it
+        if type(row) is dict and not FREE_THREADED:    # else another thread may remove a value meanwhile
             value = PyDict_GetItemWithError(row, name)
             if value == NULL:
                 continue
@@ -161,16 +161,16 @@ cdef int64_t put_row(list rows, Py_ssize_t at, dict columns) except -1:
 
 
 def empty_batch(schema):
-    """Make a batch of a schema, in little-endian byte order, that has no rows."""
+    """Make a batch without rows, of a schema in little-endian byte order."""
     return build(plan_of(schema), [[]] * len(schema), 0)
 
 
 cpdef Array build_array(object values, object type=None):
-    """See `Array.from_pylist`; the field of the array is called "", is nullable, and has an array's extension type.
+    """See `Array.from_pylist`; the field of the result is named "", nullable, of the extension type of an Array given.
 
-    Every type takes what ``to_pylist`` gives for it, None, and what converts without loss. Unions take (type code,
-    value) tuples; a plain value goes to the one child whose ``to_pylist`` gives values of its class, or else to the one
-    that can convert it, and None to the first child that is nullable.
+    Every type takes the values that ``to_pylist`` returns for it, None, and values that can be converted without loss.
+    Unions take (type code, value) tuples; a plain value goes to the only child whose ``to_pylist`` returns its class,
+    or else to the only one that can convert it, and None to the first child that is nullable.
     """
     cdef RecordBatch batch
     cdef Plan plan = None
@@ -205,7 +205,7 @@ def fill_null(Array array not None, value):
 
 
 def add_to_each(list batches not None, position, field, values):
-    """See `RecordBatch.add_column`: batches of one schema, each with its part of the values."""
+    """See `RecordBatch.add_column`: add a column to batches of one schema, to each its part of the values."""
     from arrowipc.values.inference import infer_schema
 
     cdef RecordBatch batch = batches[0]
@@ -268,9 +268,9 @@ cdef Plan plan_of_type(object type):
 
 
 cdef object column_source(str name, object values, object kind):
-    """What a column is built of: a list, an Array, or a NumPy array of at least one dimension.
+    """Return the values of a column as a list, an Array, or a NumPy array of at least one dimension.
 
-    `kind`: the type that it is to have, if somebody says.
+    `kind` is the type that the column must have, or None.
     """
     if type(values) is list:
         if is_tensor(next((each for each in <list> values if each is not None), None)):
@@ -285,7 +285,7 @@ cdef object column_source(str name, object values, object kind):
     if is_tensor(values):
         return column_source(name, of_tensor(values), kind)
     if is_pandas(values):
-        # Through pyarrow; what it does not know, or cannot be cast, goes value by value.
+        # Convert with pyarrow; if it does not know the values, or they cannot be cast, convert value by value.
         try:
             array = import_array(sys.modules["pandas"].Series(values))
             return array if kind is None else array.cast(kind)
@@ -301,7 +301,7 @@ cdef object column_source(str name, object values, object kind):
 
 
 cdef bint is_tensor(object values) except -1:
-    """Whether it is an array of PyTorch, JAX or the like, which NumPy can take."""
+    """Whether `values` is an array of PyTorch, JAX or a similar library, which NumPy can take."""
     kind = type(values)
     return hasattr(kind, "__array__") and hasattr(kind, "__dlpack__") and not is_numpy(values, "ndarray") and not (
         hasattr(kind, "__arrow_c_array__") or hasattr(kind, "__arrow_c_stream__"))
@@ -311,7 +311,7 @@ cdef object of_tensor(object values):
     import numpy
 
     try:
-        return numpy.asarray(values)[()]    # a scalar, where it has no dimension
+        return numpy.asarray(values)[()]    # [()] makes a scalar of an array without dimensions
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"{type(values).__name__} cannot become a NumPy array: {error}") from error
 
@@ -321,15 +321,15 @@ cdef str of_column(str name):
 
 
 cdef RecordBatch build(Plan plan, list sources, int64_t length):
-    """A batch of the columns that `sources` hold, in the order of the plan."""
+    """Build a batch of the columns in `sources`, in the order of the plan."""
     cdef Builder builder = Builder(plan, {})
     cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
     cdef int32_t i
-    # A Builder and its dictionaries refer to each other.
+    # A Builder and its dictionaries refer to each other: `finally` breaks the cycle.
     try:
         for i in range(plan.d.n_columns):
             fill(builder, plan.d.columns[i], sources[i])
-        # Those of outer dictionaries first, which may need values of inner ones.
+        # Fill outer dictionaries first: their values may need values of inner ones.
         for values in reversed(list(builder.dictionaries.values())):
             fill_up(builder.dictionaries, values)
         builder.finish(batch, length, values_below(builder.dictionaries, plan))
@@ -339,7 +339,7 @@ cdef RecordBatch build(Plan plan, list sources, int64_t length):
 
 
 cdef int fill_up(dict dictionaries, DictionaryValues values) except -1:
-    """Give a dictionary that needs a value one, if it has none."""
+    """Add a value to a dictionary that needs one and is empty."""
     cdef Plan plan = values.builder.plan
     cdef Builder builder
     cdef int64_t number
@@ -357,7 +357,7 @@ cdef int fill_up(dict dictionaries, DictionaryValues values) except -1:
 
 
 cdef int fill(Builder b, int32_t f, object source) except -1:
-    """Fill a column from whatever it was given as."""
+    """Fill a column from a list, an Array or a NumPy array."""
     if isinstance(source, list):
         return b.column(f, source)
     if isinstance(source, Array):
@@ -366,7 +366,7 @@ cdef int fill(Builder b, int32_t f, object source) except -1:
 
 
 cdef int array(Builder b, int32_t f, object values) except -1:
-    """Fill a field from a NumPy array, of as many dimensions as it nests fixed-size lists."""
+    """Fill a field from a NumPy array; each dimension after the first is a level of fixed-size lists."""
     from arrowipc.values.from_numpy import Misfit, listed, stored
 
     cdef const FieldPlan* field = &b.p.fields[f]
@@ -396,7 +396,7 @@ cdef int array(Builder b, int32_t f, object values) except -1:
 
 
 cdef int buffer(Builder b, int32_t f, object values, object plain, object mask) except -1:
-    """Fill a field with the stored values of an array."""
+    """Fill a field from `plain`, the stored values of `values`, and `mask`, true where they are null, or None."""
     import numpy
 
     cdef const FieldPlan* field = &b.p.fields[f]
@@ -419,14 +419,14 @@ cdef int buffer(Builder b, int32_t f, object values, object plain, object mask) 
 
 
 cdef int copied(Builder b, int32_t buffer, object values) except -1:
-    """Let a buffer be a copy of bytes, with zeros behind it."""
+    """Copy bytes into a new buffer, whose padding is zero."""
     cdef Source source = Source(values)
     memcpy(b.room(buffer, source.size), source.data, source.size)
     return 0
 
 
 cdef int adopt(Builder b, int32_t f, Array array) except -1:
-    """Let a field be an Array of the same type; its buffers are shared."""
+    """Fill a field from an Array: share its buffers if the types are equal, else cast or encode it."""
     cdef Columns source = array.columns
     cdef Array dictionary
     cdef const FieldPlan* field
@@ -448,7 +448,7 @@ cdef int adopt(Builder b, int32_t f, Array array) except -1:
             b.blame(f, -1, f"expected an array of {b.kind(f)}, found one of {array.type} ({error})")
         return adopt(b, f, array)
     if b.shares(f):
-        # Their values have to become one dictionary.
+        # The values of all fields that use the dictionary have to become one.
         most = max(MAX_VALUES, 64 * array.length)
         return b.column(f, array.to_pylist(max_values=most, extensions=STORED_TIMES))
     for i in range(f, b.p.fields[f].end):
@@ -479,7 +479,7 @@ cdef int adopt(Builder b, int32_t f, Array array) except -1:
 
 
 cdef list variadic(Columns source, int32_t f):
-    """The data buffers of a view field, as `pools` has them."""
+    """The data buffers of a view field, in the form of `Converter.pools`."""
     cdef const ViewRange* views = &source.d.views[source.d.plan.fields[f].view]
     cdef list out = []
     cdef int32_t i

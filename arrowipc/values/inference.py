@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from arrowipc.arguments import MetadataLike
     from arrowipc.types import DataType
 
-#: Levels of lists and dicts that are looked into: one that holds itself has no end.
+#: Levels of lists and dicts that are searched: one that contains itself would never end.
 MOST_LEVELS = 64
 
 _UUID = types.binary(16)
-#: Python type -> the type of values that are all of it; one that inherits counts as the first it inherits.
+#: Python type -> the Arrow type of a column of its values; a subclass counts as its first known base.
 _PLAIN: dict[Any, DataType] = {
     bool: types.bool_(),
     int: types.int64(),
@@ -44,7 +44,7 @@ _PLAIN: dict[Any, DataType] = {
     MonthDayNano: types.month_day_nano_interval(),
     "uuid.UUID": _UUID,
 }
-#: What classes of modules that may not be loaded count as.
+#: Name of a class in a module that may not be loaded -> the Python type that it counts as.
 _COUNTS_AS: dict[str, Any] = {
     "builtins.MonthDayNano": MonthDayNano,  # pyarrow's
     "numpy.bool": bool,
@@ -57,7 +57,7 @@ _COUNTS_AS: dict[str, Any] = {
     "uuid.UUID": "uuid.UUID",
 }
 _LOOKED_AT = (datetime.datetime, Decimal, list, tuple, dict)
-#: What the extension type of a column is stored in.
+#: Metadata keys of a field's extension type.
 _EXTENSION = (EXTENSION_NAME, EXTENSION_METADATA)
 
 
@@ -84,9 +84,9 @@ def infer_schema(names: Sequence[str], columns: Sequence[Any], metadata: Metadat
 def infer_type(values: Any) -> DataType:
     """Return the type that a column of these values has.
 
-    Integers become int64 (uint64 where one needs it), integers among floats float64, dicts a struct of all
-    their keys, aware datetimes timestamps in the zone of the first of them; nothing but None is of type null.
-    Values that have no type in common, or none at all, are a `UsageError`.
+    Integers become int64 (uint64 if one is too large), integers with floats float64, dicts a struct of all their keys,
+    aware datetimes timestamps in the zone of the first one; a column of only None has the type null.
+    Values without a common type, or without any Arrow type, are a `UsageError`.
     """
     found = getattr(values, "type", None)
     if isinstance(found, types.DataType):
@@ -97,7 +97,7 @@ def infer_type(values: Any) -> DataType:
 
 
 def field_of(name: str, kind: DataType, values: Any = None) -> Field:
-    """A field of values; its extension type is that of an Array, or of UUIDs."""
+    """Make a field for values; it has the extension type of an Array, or that of UUIDs."""
     if kind is _UUID:
         return Field(name, kind, metadata=((EXTENSION_NAME, b"arrow.uuid"), (EXTENSION_METADATA, b"")))
     given = getattr(values, "field", None)
@@ -106,7 +106,7 @@ def field_of(name: str, kind: DataType, values: Any = None) -> Field:
 
 
 def _type_of_array(array: Any) -> DataType:
-    """The type that holds the elements of a NumPy array; further dimensions are lists of fixed size."""
+    """Return the type for the elements of a NumPy array; dimensions after the first become lists of fixed size."""
     kind = array.dtype.kind
     if kind in "OSU":
         return _type_of_values(array.tolist(), 0)
@@ -161,7 +161,7 @@ def _type_of_values(values: list[Any], level: int) -> DataType:
 
 
 def _known(kind: type) -> Any:
-    """The first known type in the order of inheritance; NumPy's scalars and arrays count as Python's."""
+    """Return the first known class among a class and its bases; NumPy's scalars and arrays count as Python's."""
     for each in kind.__mro__:
         if each in _PLAIN or each in _LOOKED_AT:
             return each
@@ -173,7 +173,7 @@ def _known(kind: type) -> Any:
 
 
 def _has_dtype(kind: type) -> bool:
-    """Whether values of a class are NumPy's, of a dtype that says which type they have."""
+    """Whether values of a class are NumPy scalars, whose dtype determines their type."""
     return kind.__module__ == "numpy" and kind.__name__ not in ("bytes_", "ndarray", "str_")
 
 
@@ -182,7 +182,7 @@ def _type_of_scalars(dtypes: list[Any]) -> DataType:
 
     try:
         return _type_of_array(np.empty(0, np.result_type(*set(dtypes))))
-    except (OverflowError, TypeError):  # units of times that have no common one
+    except (OverflowError, TypeError):  # dtypes without a common one, such as times and numbers
         names = " and ".join(sorted(map(str, set(dtypes))))
         raise UsageError(f"mixed {names}: pass a schema") from None
 
@@ -195,8 +195,8 @@ def _type_of_datetimes(values: list[datetime.datetime]) -> DataType:
 
 
 def _zone_name(zone: Any) -> str:
-    """What Arrow calls a time zone of Python: by its name, or by its offset; UTC for one that has neither."""
-    name = getattr(zone, "key", None) or getattr(zone, "zone", None)  # of zoneinfo, of pytz
+    """Return Arrow's name of a Python time zone: its name, or else its offset; UTC if it has neither."""
+    name = getattr(zone, "key", None) or getattr(zone, "zone", None)  # set by zoneinfo, by pytz
     if isinstance(name, str):
         return name
     offset = zone.utcoffset(None) if isinstance(zone, datetime.timezone) else datetime.timedelta()
@@ -207,7 +207,7 @@ def _zone_name(zone: Any) -> str:
 
 
 def _sample(value: Any) -> Any:
-    """The part of an array in a list that decides its type: one element."""
+    """Return a list that has the element type of a NumPy array in a list; other values as they are."""
     if not hasattr(value, "dtype"):
         return value
     import numpy as np

@@ -53,30 +53,30 @@ def to_arrow(data: Any) -> Any:
 
 
 def to_polars(data: Any) -> Any:
-    """A polars DataFrame, or of an array a Series."""
+    """Return a polars DataFrame, or a Series if `data` is a column."""
     pl = library("polars")
     taken = _rows_alone(data)
-    if not hasattr(pl.DataFrame, "__arrow_c_stream__"):  # it takes only what pyarrow has
+    if not hasattr(pl.DataFrame, "__arrow_c_stream__"):  # this version takes only pyarrow's objects
         pa = library("pyarrow", f"pyarrow, or 'polars>=1.3' in place of {pl.__version__}")
         taken = to_arrow(taken) if _is_column(data) else pa.table(taken)
     try:
         return pl.Series(data.field.name, taken) if _is_column(data) else pl.DataFrame(taken)
     except BaseException as error:
-        # Types that it does not know are a panic of Rust's, which is no Exception.
+        # For a type that it does not know, polars raises PanicException, which is not an Exception.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise _refused("polars", data, error) from error
         raise
 
 
 def _rows_alone(data: Any) -> Any:
-    """The same rows without what a slice leaves out: polars takes, and converts, all elements of nested columns."""
+    """The same rows, compacted if they are a slice: polars would convert all elements of nested columns."""
     if _is_column(data):
         return data._each(lambda array: compact(only_column(array)).column(0))
     return compact(data) if isinstance(data, RecordBatch) else data._of(compact)
 
 
 def _refused(library: str, data: Any, error: BaseException) -> UnsupportedError:
-    """Advice for columns that a library does not support."""
+    """The error, with advice, for columns that a library does not support."""
     fields = [data.field] if _is_column(data) else data.schema
     rare = ", ".join([f"{field.name!r} ({field.type})" for field in fields if _is_rare(field.type)])
     return UnsupportedError(

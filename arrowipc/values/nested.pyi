@@ -1,1 +1,1 @@
-"""Columns while they are made of Python lists, with all that is nested in them; see ``values/nested.pyx``."""
+"""Building of columns, with all their children, from Python lists; see ``values/nested.pyx``."""

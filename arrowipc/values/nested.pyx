@@ -1,11 +1,11 @@
-"""Columns of one plan while they are made of Python lists, with all that is nested in them.
+"""Building of the columns of one plan, with all their children, from Python lists.
 
-A field takes a list of values at a time. A nested field makes one list per child of them and hands those on,
-so that every leaf is filled by one loop. Positions change on the way down; `above` remembers the fields that
-change them, and only an error walks back to the row.
+A field is filled from a list of all its values. A nested field makes one list for each child from them, and fills the
+child from it, so that every leaf is filled by one loop. Elements of children may have other positions than their
+parents; `above` lists the fields where positions change, and only an error walks back through it to find the row.
 
-Dictionaries and runs are made of columns of plain values, which a `MemoTable` numbers by what is stored: 0.0 and -0.0
-are two values, 1 and Decimal("1.0") are one, whatever Python says of them.
+Dictionaries and runs are made of columns of plain values. A `MemoTable` numbers these by their stored bytes, not by
+Python's equality: 0.0 and -0.0 are two values, 1 and Decimal("1.0") are one.
 """
 
 cimport cython
@@ -44,7 +44,7 @@ from arrowipc.schemas import Schema
 
 
 cdef bint is_pair(object value) except -1:
-    """Whether a value may be a name and what it names."""
+    """Whether a value may be a (name, value) pair."""
     return isinstance(value, (tuple, list)) and len(value) == 2 and isinstance(value[0], str)
 
 
@@ -57,9 +57,9 @@ cdef bint is_mapping(object value) except -1:
 
 
 cdef list as_list(object values):
-    """A sequence as a list; None for what is none: text, bytes, mappings, sets, iterators."""
+    """Return a sequence as a list; None for other objects, and for text, bytes, mappings, sets and iterators."""
     if type(values) is list:
-        return list(values) if FREE_THREADED else values    # which another thread cannot change while it is read
+        return list(values) if FREE_THREADED else values    # a copy, which other threads cannot change
     if type(values) is tuple:
         return list(values)
     from collections.abc import Mapping, Set
@@ -96,18 +96,18 @@ cdef tuple values_below(dict dictionaries, Plan plan):
 
 
 cdef enum:
-    NUMBERED_AT_ONCE = 1024     # values of a dictionary
+    NUMBERED_AT_ONCE = 1024     # values that the memo table numbers per call
 
 
 cdef class DictionaryValues:
-    """The values of one dictionary while they are being collected."""
+    """The values of one dictionary while they are collected."""
 
     cdef Columns columns(self):
         return self.unifier.values() if self.given is None else self.given
 
 
 cdef class Builder(Converter):
-    """Columns of one plan while they are being built."""
+    """The columns of one plan while they are built."""
 
     def __init__(self, Plan plan, dict dictionaries, bint again=False):
         cdef DictionaryPlan dictionary
@@ -142,7 +142,7 @@ cdef class Builder(Converter):
         return found
 
     cdef int column(self, int32_t f, list items) except -1:
-        """Fill a field, and everything below it, from a list of Python values."""
+        """Fill a field, and all its children, from a list of Python values."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef int layout = field.layout
         self.d.nodes[f].length = PyList_GET_SIZE(items)
@@ -161,7 +161,7 @@ cdef class Builder(Converter):
         return self.leaf(f, items)
 
     cdef int below(self, int32_t f, int32_t child, list items) except -1:
-        """Fill a child whose positions are others than those of its parent."""
+        """Fill a child whose elements have other positions than those of its parent."""
         self.above[self.depth] = f
         self.depth += 1
         self.column(child, items)
@@ -171,7 +171,7 @@ cdef class Builder(Converter):
     # Lists and maps.
 
     cdef list elements(self, int32_t f, int64_t at, object value):
-        """One list as a list."""
+        """Return one element of a list field (any sequence, or a NumPy array) as a list."""
         if is_numpy(value, "ndarray"):
             from arrowipc.values.from_numpy import Misfit, listed
 
@@ -186,7 +186,7 @@ cdef class Builder(Converter):
         return items
 
     cdef int lists(self, int32_t f, list items) except -1:
-        """All list layouts; list views lie in order and side by side."""
+        """Fill a field of any list layout; the lists of list views are stored in order, without gaps."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
         cdef bint view = spec.n_buffers == 3, fixed = spec.n_buffers == 1
@@ -284,7 +284,7 @@ cdef class Builder(Converter):
         return 0
 
     cdef int row(self, int32_t f, int64_t at, object value, tuple names, bint repeat, list parts) except -1:
-        """Append one struct's values to the lists of its children; `repeat`: two of them have one name."""
+        """Append one struct's values to the lists of its children; `repeat`: two children have the same name."""
         cdef dict known
         cdef Py_ssize_t found = 0, k
         cdef PyObject* entry
@@ -311,9 +311,9 @@ cdef class Builder(Converter):
         return 0
 
     cdef int row_of_pairs(self, int32_t f, int64_t at, object value, tuple names, list parts) except -1:
-        """The same for (name, value) pairs; a name that repeats stands for its fields in their order."""
+        """Like `row`, for (name, value) pairs or a tuple. Fields of the same name take the values in order."""
         cdef list row = [None] * len(names), entries
-        cdef dict left = {}         # name -> fields that have no value yet, the first one behind the others
+        cdef dict left = {}         # name -> fields that have no value yet, last one first
         cdef Py_ssize_t k
         if isinstance(value, tuple) and len(value) == len(names) and not all([is_pair(each) for each in value]):
             for k in range(len(names)):
@@ -372,7 +372,7 @@ cdef class Builder(Converter):
         return 0
 
     cdef object member(self, int32_t f, int64_t at, object value, int32_t* ordinal):
-        """Which child of a union takes a value, and the value without its type code."""
+        """Set `ordinal` to the child of a union that takes a value, and return the value without its type code."""
         cdef const int8_t* codes = self.p.codes + 128 * self.p.fields[f].codes
         cdef list children = children_of(self.plan, f), fit
         cdef int64_t code = 0
@@ -404,7 +404,7 @@ cdef class Builder(Converter):
                     f"{len(fit)} of {len(children)} children would take it")
 
     cdef bint accepts(self, int32_t f, object value, bint loose) except -1:
-        """Whether a field takes values of this class; `loose`: also those that it converts."""
+        """Whether a field takes values of this value's class; `loose`: also classes that it converts."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef int layout = field.layout, kind = field.type
         cdef Builder inner
@@ -428,14 +428,14 @@ cdef class Builder(Converter):
     # Encodings.
 
     cdef Columns alone(self, int32_t f, Plan plan, list items):
-        """Values of field `f` as the one column of a plan."""
+        """Build the values of field `f` as the one column of another plan."""
         cdef Builder inner = Builder(plan, self.dictionaries, True)
         inner.user, inner.user_field = self, f
         inner.column(0, items)
         return inner.finish(Columns.__new__(Columns), inner.d.nodes[0].length, values_below(self.dictionaries, plan))
 
     cdef int encoded(self, int32_t f, list items) except -1:
-        """Indices of a dictionary, which collects the values that are new."""
+        """Fill an encoded field: add new values to its dictionary, and store indices."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef DictionaryValues values = self.values_of(f)
         cdef int64_t count = self.d.nodes[f].length, start, end = 0, i
@@ -458,7 +458,7 @@ cdef class Builder(Converter):
                 end += 1
             self.number(f, columns, start, end, out)
             if end < count:
-                # None, under a null parent, or NaT.
+                # The value is None or NaT, or its parent is null.
                 if items[end] is not None:
                     self.null(f, end, given[end] is not self.filler)
                 values.filled = values.filled or not field.flags & FIELD_NULLABLE
@@ -467,14 +467,14 @@ cdef class Builder(Converter):
         return 0
 
     cdef int encoded_array(self, int32_t f, Array array) except -1:
-        """The same of an array of plain values."""
+        """Like `encoded`, but for an Array of plain values."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef DictionaryValues values = self.values_of(f)
         cdef Columns columns = single_column(array, values.builder.plan)
         cdef const uint8_t* valid = validity(&columns.d, 0)
         cdef int64_t count = array.length, at = columns.d.nodes[0].offset, start, end = 0
         cdef uint8_t* out
-        # Eight values for each byte, however many: they do not become Python's.
+        # Allow eight values for each byte without an absolute limit: they do not become Python objects.
         quota(max(1 << 24, 8 * count_bytes(array.columns))).take(array.columns, count)
         out = self.room(field.first_buffer + 1, count * field.width)
         self.d.nodes[f].length = count
@@ -490,7 +490,7 @@ cdef class Builder(Converter):
         return 0
 
     cdef int number(self, int32_t f, Columns columns, int64_t start, int64_t end, uint8_t* out) except -1:
-        """Store the indices of rows [start, end), none of which is null."""
+        """Add rows [start, end) of `columns`, none of them null, to the dictionary; store their indices in `out`."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef DictionaryValues values = self.values_of(f)
         cdef int64_t most = largest(field.width, field.flags & FIELD_SIGNED != 0), first, count, i
@@ -532,7 +532,7 @@ cdef class Builder(Converter):
                 end += 1
             table.add(columns, start, end - start, number + start)
             if end < count:
-                # A slot under a null parent goes on with whatever run there is.
+                # A slot under a null parent continues the current run.
                 number[end] = number[end - 1] if end else -1
                 end += 1
         for i in range(count):
@@ -547,7 +547,7 @@ cdef class Builder(Converter):
         return self.below(f, values, firsts)
 
     cdef bint shares(self, int32_t f) except -1:
-        """Whether a dictionary of a field, or of one below it, has other users too."""
+        """Whether a dictionary of this field, or of one below it, is also used by another field."""
         cdef DictionaryValues values
         cdef int32_t i
         for i in range(f, self.p.fields[f].end):
@@ -564,7 +564,7 @@ cdef set BINARY = {Type_Binary, Type_LargeBinary, Type_BinaryView}
 
 
 cdef bint takes_class(const FieldPlan* field, object value, bint loose) except -1:
-    """Builder.accepts for fields without children."""
+    """Like `Builder.accepts`, but for fields without children."""
     import datetime
     from decimal import Decimal
 

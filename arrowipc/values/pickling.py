@@ -1,7 +1,7 @@
 """Pickles of batches, arrays, messages: exactly their rows, in buffers that protocol 5 passes out of band.
 
-A pickle holds what :meth:`RecordBatch.from_buffers` takes, which proves it as it proves a message: nothing that a
-pickle of ours holds is believed. Of dictionaries that are longer than a slice, the values in use go along.
+A pickle contains the arguments of :meth:`RecordBatch.from_buffers`, which validates them like a message: nothing in a
+pickle is trusted. If a dictionary is longer than the slice that uses it, only the values in use are pickled.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ VIEWS = (Utf8View, BinaryView)
 
 
 def reduce_batch(batch: RecordBatch, protocol: int) -> Reduced:
-    """What `RecordBatch.__reduce_ex__` returns: its parts field by field in pre-order, their elements from 0 on."""
+    """Return the result of `RecordBatch.__reduce_ex__`: nodes and buffers in pre-order, compacted to begin at row 0."""
     nodes: list[tuple[int, int]] = []
     variadic: list[int] = []
     buffers: list[Any] = []
     dictionaries: list[Array | None] = []
-    # Dictionary id -> the fields that have it: where their dictionary goes, and their indices.
+    # Dictionary id -> for each field with it: position in `dictionaries`, position of the indices in `buffers`, array.
     encoded: dict[object, list[tuple[int, int, Array]]] = {}
-    schema = batch.schema  # made once: fields of arrays are its own then
+    schema = batch.schema  # made before the columns, so that their fields are the schema's own objects
     waiting = compact(batch).columns[::-1]
     while waiting:
         array = waiting.pop()
@@ -61,13 +61,13 @@ def reduce_batch(batch: RecordBatch, protocol: int) -> Reduced:
 
 
 def reduce_array(array: Array, protocol: int) -> Reduced:
-    """What `Array.__reduce_ex__` returns: the one column of a batch."""
+    """Return the result of `Array.__reduce_ex__`: the one column of a batch."""
     field = array.field
     return _column, (RecordBatch.from_pydict({field.name: array}, Schema([field])),)
 
 
 def reduce_message(message: Message, protocol: int) -> Reduced:
-    """What `Message.__reduce_ex__` returns."""
+    """Return the result of `Message.__reduce_ex__`."""
     return message_of, (bytes(message.metadata), _stored(message.body, protocol))
 
 
@@ -94,7 +94,7 @@ def _stored(buffer: Any, protocol: int) -> PickleBuffer | bytes:
 
 
 def _in_use(array: Array, values: Array, indices: Any) -> tuple[Array, Any]:
-    """The values that an encoded array uses, and indices of these; without NumPy all values."""
+    """Return the dictionary values that an array uses, and its indices into them; without NumPy, all values."""
     try:
         import numpy as np
     except ModuleNotFoundError:

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-#: Stands for what was left out.
+#: Shown in place of anything left out.
 CUT = "..."
 
-#: Times that are no whole microseconds are shown with all digits.
+#: Times with a fraction of a microsecond stay numbers, so that all their digits are shown.
 _SHOWN = FineTimes(lambda kind, number: number, extensions=None)
 
-#: Levels of nesting that are spelled out.
+#: Levels of nesting that are shown.
 DEPTH = 4
 
-#: Most characters of one item among others.
+#: Most characters of one item, if there are several.
 ITEM_WIDTH = 40
 
 #: Types with more nodes than this print their kind and number of children only.
@@ -98,7 +98,7 @@ def size_text(size: int) -> str:
 
 
 def _exceeds(type_: at.DataType, most: int) -> bool:
-    """Whether a type has more than `most` nodes, found out without visiting many more."""
+    """Whether a type has more than `most` nodes; stops soon after it has counted that many."""
     waiting, seen = [type_], 0
     while waiting:
         one = waiting.pop()
@@ -114,7 +114,7 @@ def _exceeds(type_: at.DataType, most: int) -> bool:
 def _text(array: Any, i: int, width: int, depth: int, quotes: bool = True) -> str:
     kind = array.type
     if not 0 <= i < len(array):
-        raise IndexError(f"element {i} of {len(array)}")  # offsets that nobody has validated
+        raise IndexError(f"element {i} of {len(array)}")  # offsets may be unvalidated
     if isinstance(kind, FIXED):
         return scalar_text(array.slice(i, 1).to_pylist(extensions=_SHOWN)[0], kind)
     if isinstance(kind, at.Union):
@@ -181,15 +181,15 @@ def _fine_text(value: int, kind: at.Timestamp | at.Time) -> str:
 
 
 def _sequence(item: Callable[[int, int], str], count: int, total: int, width: int) -> str:
-    """Texts of items 0, 1, ... in brackets, as many of `count` as fit, with a mark if `total` has more."""
+    """Texts of items 0, 1, ... in brackets, as many of `count` as fit; CUT at the end if `total` is more than these."""
     pieces: list[str] = []
     used = 2
     for k in range(count):
-        # Unless this is the last item, the mark that something is missing must still fit behind it.
+        # Unless this is the last item, CUT must still fit behind it.
         room = width - used - (len(CUT) + 2 if k + 1 < total else 0)
         if room < 1:
             break
-        # An item that is cut tells little: each may be as long as it likes, and stays out if it is too long.
+        # A cut item says little: let each have up to ITEM_WIDTH characters, and leave it out if it does not fit.
         piece = item(k, room if total == 1 else ITEM_WIDTH if k else min(room, ITEM_WIDTH))
         if len(piece) > room:
             break
@@ -230,7 +230,7 @@ def _nested_text(array: Any, i: int, width: int, depth: int) -> str:
 
 
 def _member(array: Any, i: int) -> tuple[Any, int]:
-    """Child that holds value `i` of a union, and the index there."""
+    """The child that holds value `i` of a union, and the value's index in this child."""
     buffers = array.buffers()
     dense = array.type.mode == "dense"
     code = _load(buffers[-2 if dense else -1], array.offset + i, 1)
@@ -239,7 +239,7 @@ def _member(array: Any, i: int) -> tuple[Any, int]:
 
 
 def _extent(array: Any, i: int) -> tuple[int, int]:
-    """First element of list `i` in the child, and the number of elements."""
+    """The index in the child of the first element of list `i`, and the number of elements."""
     kind = array.type
     if isinstance(kind, at.FixedSizeList):
         return i * kind.list_size, kind.list_size
@@ -251,7 +251,7 @@ def _extent(array: Any, i: int) -> tuple[int, int]:
 
 
 def _head(array: Any, i: int, most: int) -> tuple[bytes, int]:
-    """At most `most` bytes of binary or text value `i`, and how many it has."""
+    """The first bytes, at most `most`, of binary or text value `i`, and the number of bytes that it has."""
     kind, buffers, place = array.type, array.buffers(), array.offset + i
     if isinstance(kind, at.FixedSizeBinary):
         size = kind.byte_width

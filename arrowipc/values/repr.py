@@ -1,7 +1,8 @@
 """How batches, tables, arrays, schemas, messages and tensors look in a terminal and in a notebook.
 
-Everything here costs the same for a million columns as for twenty: the first few columns and rows are looked
-at, long text is cut, and what is missing is counted. Text from data is escaped, for terminals and for HTML.
+Everything here costs the same for a million columns as for twenty: only the first few columns and rows are read,
+long text is cut, and the number of columns and rows left out is shown. Text from data is escaped, for terminals and
+for HTML.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from arrowipc.schemas import Schema
 
-# Text: columns shown, widths of their parts, values looked at.
+# Text: columns shown, widths of their parts, values shown.
 TEXT_COLUMNS = 30
 TEXT_FIELDS = 200
 NAME_WIDTH = 24
@@ -37,7 +38,7 @@ HTML_COLUMNS = 20
 HTML_ROWS = 10
 CELL_WIDTH = 50
 
-# Metadata: pairs shown, characters of a value; children per level and levels that are looked at for more.
+# Metadata: pairs shown, characters of keys and values; children shown per level, and levels of nesting.
 PAIRS = 20
 PAIR_WIDTH = 70
 KEY_WIDTH = 66
@@ -73,7 +74,7 @@ STYLE = (
 def rows_text(rows: Any) -> str:
     """Return the header line of a batch or table, a line per column with its first values, a message's metadata."""
     batches = getattr(rows, "batches", [rows])
-    # A table of nothing but empty batches is rare enough to walk.
+    # This visits every batch only if all are empty, which is rare.
     first = next((batch for batch in batches if batch.num_rows), None)
     lines = [_title(rows), *_column_lines(rows.schema, first)]
     if not hasattr(rows, "batches"):
@@ -215,7 +216,7 @@ def _counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def _typed(field: Field, width: int) -> str:
-    """Type and nullability; the extension a field carries says more than its storage."""
+    """Return type and nullability; if the field has an extension type, its name with the storage type in brackets."""
     suffix = "" if field.nullable else " not null"
     name = field.extension_name
     if name is None:
@@ -242,7 +243,7 @@ def _pair_text(value: bytes, width: int) -> str:
     try:
         text = head.decode()
     except UnicodeDecodeError as error:
-        # A cut may fall into the middle of a character; anything else is binary.
+        # The cut may have split a character; any other error means that the value is binary.
         if len(value) <= width or error.start < len(head) - 3:
             return repr(head) + (f" + {len(value) - len(head)}" if len(value) > len(head) else "")
         text = head[: error.start].decode()

@@ -1,4 +1,4 @@
-"""Rows by number of batches that are loaded when they are needed; see ``row_reader.pyx``."""
+"""Access to rows by number, in batches that are loaded when they are needed; see ``row_reader.pyx``."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex, final

@@ -1,4 +1,4 @@
-"""Rows by number of batches that are loaded when they are needed: those of tables, readers and data sets."""
+"""Access to rows by number, in batches that are loaded when they are needed: for tables, readers and data sets."""
 
 cimport cython
 from cpython.list cimport PyList_GET_ITEM
@@ -32,16 +32,16 @@ cdef extern from "Python.h":
 
 cdef struct BatchState:
     # The state of one batch.
-    int64_t call        # the last one that needed it
+    int64_t call        # number of the last call that needed it
     int64_t size        # bytes that it keeps, while it is in the queue; else 0
-    int64_t taken       # rows, since it was released
-    int64_t queued      # where it is kept: the last call when it came to the end of the queue
-    int32_t next        # ... and the batch behind it in the queue
+    int64_t taken       # rows taken since it was last released
+    int64_t queued      # while it is in the queue: number of the last call when it was put at the end
+    int32_t next        # while it is in the queue: the batch behind it
     int32_t piece       # its number among the batches of `call`
 
 
 cdef int open_homes(Homes* homes, int64_t* firsts, int64_t count, Memory known) except -1:
-    """Make the table for batches that begin at `firsts`, one more than there are batches, in `known`."""
+    """Make the table, in `known`, for batches that begin at rows `firsts`; firsts[count] is the number of all rows."""
     cdef int64_t b
     cdef int32_t low = 0
     homes[0] = Homes(firsts, count, NULL, 0)
@@ -58,7 +58,7 @@ cdef int open_homes(Homes* homes, int64_t* firsts, int64_t count, Memory known) 
 
 
 cdef object first_owner(Columns columns):
-    """The owner of the message's bytes, which decompressing may have put into a tuple with others."""
+    """The owner of the message's bytes; after decompression it is the first in a tuple of owners."""
     cdef object owner = columns.owner
     while type(owner) is tuple and owner:
         owner = owner[0]
@@ -83,9 +83,9 @@ cdef int64_t own_bytes(Columns columns) except -1:
 
 cdef bint sort_rows(int64_t* out, int64_t* begins, int64_t* moved, const int64_t* rows, const int32_t* homes, int64_t n,
                     int64_t m) noexcept nogil:
-    """Sort rows by their batch, of `m`, and write where the rows of each batch begin and where each row went.
+    """Sort rows by batch into `out`; write where the rows of each of `m` batches begin, and each row's new place.
 
-    Returns whether all stayed where they were.
+    Return whether the rows were sorted already.
     """
     cdef bint in_order = True
     cdef int64_t i
@@ -103,26 +103,26 @@ cdef bint sort_rows(int64_t* out, int64_t* begins, int64_t* moved, const int64_t
 
 
 cdef class RowReader:
-    """Rows of record batches of one schema that are counted through, wherever the batches come from.
+    """Rows of record batches of one schema; they are numbered through all batches.
 
-    Batch `i` has ``lengths[i]`` rows, and ``load(i)`` returns it. Those that were used last are kept, up to
-    `cache_bytes` and one in any case; what lies in a mapped file or in a caller's memory is not counted. ``expect`` is
-    called with a list of the batches that will be loaded next. Any number of threads may ask at the same time.
+    Batch `i` has ``lengths[i]`` rows, and ``load(i)`` returns it. The batches that were used last are kept, up to
+    `cache_bytes`, and at least one; bytes in a mapped file or in a caller's memory are not counted. ``expect`` is
+    called with a list of the batches that will be loaded next. Any number of threads may use a reader at the same time.
     """
 
     cdef object load, expect
     cdef Homes homes
     cdef Memory firsts, known, state_memory
     cdef BatchState* states
-    cdef list batches           # those that are kept, else None
+    cdef list batches           # the batches that are kept; None for the others
     cdef int32_t oldest
     cdef int32_t newest
     cdef int64_t kept_bytes
     cdef int64_t cache_bytes
     cdef int64_t calls
-    cdef Plan plan              # of the first batch; None: none was loaded
-    cdef tuple dictionaries     # of the last one
-    cdef tuple names            # of the columns, once a row was asked for
+    cdef Plan plan              # of the first batch that was loaded; else None
+    cdef tuple dictionaries     # of the last batch that was loaded
+    cdef tuple names            # of the columns; None before the first call of `row`
 
     def __cinit__(self, lengths, load, *, int64_t cache_bytes=64 << 20, expect=None):
         cdef Source given = int64_source(lengths, "lengths")
@@ -154,7 +154,7 @@ cdef class RowReader:
     # -- batches --
 
     cdef RecordBatch fetch(self, int32_t b):
-        """Load a batch, and keep it; other threads may come in between."""
+        """Load a batch, and keep it; another thread may have loaded and kept the same batch meanwhile."""
         cdef RecordBatch batch = <RecordBatch?> self.load(b)
         cdef int64_t length = self.homes.firsts[b + 1] - self.homes.firsts[b]
         if batch is None or batch.d.length != length:
@@ -170,7 +170,7 @@ cdef class RowReader:
             self.plan = batch.plan
         elif batch.plan is not self.plan and not same_shape(batch.plan, self.plan):
             raise UsageError(f"batch {b} has other types than the batches before it")
-        # What stays of the tables and the objects, too: there may be many batches of a mapped file.
+        # Count the tables and objects, too: there may be many batches of a mapped file, whose buffers do not count.
         size = 256 + batch.d.plan.n_fields * <int64_t> sizeof(Node) + batch.d.n_extents * <int64_t> sizeof(Extent)
         size += own_bytes(batch)
         if batch.dictionaries is not self.dictionaries:
@@ -198,7 +198,7 @@ cdef class RowReader:
     cdef int make_room(self, int32_t b) except -1:
         """Evict batches until the cache fits: oldest first, but one used since it was queued is queued again.
 
-        So using a batch changes nothing in the queue. Batch `b` stays.
+        So the use of a batch changes nothing in the queue. Batch `b` stays.
         """
         cdef int32_t first
         while self.kept_bytes > self.cache_bytes and self.oldest != self.newest:
@@ -219,7 +219,7 @@ cdef class RowReader:
         return 0
 
     cdef RecordBatch batch(self, int32_t b, int64_t rows):
-        """A batch of which so many rows will be taken."""
+        """Return a batch, loaded if necessary; `rows` of its rows will be taken."""
         cdef RecordBatch batch
         with cython.critical_section(self):
             batch = <RecordBatch> self.batches[b]
@@ -257,7 +257,7 @@ cdef class RowReader:
         with nogil:
             find_homes(&self.homes, home, <const int64_t*> numbers.data, n)
         with cython.critical_section(self):
-            # Another thread's call would number the batches again: no Python runs in this loop.
+            # No Python code runs in this loop: a call of another thread in between would change `piece` of the batches.
             self.calls += 1
             call = self.calls
             for i in range(n):
@@ -291,7 +291,7 @@ cdef class RowReader:
         return alone(self.gather(held, wanted, <int64_t*> numbers.data, home, n))
 
     cdef RecordBatch gather(self, list held, const int32_t* wanted, int64_t* rows, int32_t* homes, int64_t n):
-        """Take the rows, whose numbers count through all batches, from the batches in `held`, which are `wanted`."""
+        """Take rows, numbered through all batches, from the batches in `held`, whose numbers are `wanted`."""
         cdef int64_t m = len(held), at = 0, i
         cdef Memory moves = Memory(m * 8)
         cdef int64_t* move = <int64_t*> moves.data
@@ -310,9 +310,9 @@ cdef class RowReader:
 
     cdef RecordBatch take_apart(self, list held, list absent, const int32_t* wanted, const int64_t* rows,
                                 const int32_t* homes, int64_t n):
-        """As `gather`, for any layout, and for more batches than the cache holds: batch by batch, `absent` ones last.
+        """Like `gather`, but for any layout and any number of batches: it takes batch by batch, `absent` ones last.
 
-        The rows of each are taken together, and brought into their own order at last.
+        All rows of one batch are taken together; at the end the rows are put into the order that was asked for.
         """
         cdef int64_t m = len(held), i
         cdef Memory sorted_rows = Memory(n * 8), begins = Memory((m + 1) * 8), moved = Memory(n * 8)
@@ -403,9 +403,10 @@ cdef class RowReader:
 
 
 def take_across(list pieces, indices, as_batches=None):
-    """Rows of batches of one schema that are counted through; a list of one batch, or of none.
+    """Take rows, numbered through all pieces, of one schema; return a list of one batch, or an empty one.
 
-    `as_batches` makes batches of a list of pieces if they are no batches: only those that have a row are made.
+    `as_batches` makes batches of a list of pieces if these are no batches. It is called only for pieces with a row in
+    `indices`, unless these are so many that all pieces are copied.
     """
     cdef Source index
     cdef Memory numbers, positions
@@ -421,11 +422,11 @@ def take_across(list pieces, indices, as_batches=None):
         return []
     taken, lengths = None, list(map(len, pieces))
     if index.size // 8 >= sum(lengths) // 4:
-        # To look up each row's batch takes longer than to copy all of them.
+        # Looking up each row's batch takes longer than copying all batches.
         try:
             taken = take_indices(concat_batches(as_batches(pieces)), indices)
         except ArrowIpcError:
-            pass    # more than one batch can hold, or broken in rows that are not asked for
+            pass    # the pieces do not fit one batch, or rows that are not asked for are invalid
     if taken is None:
         reader = RowReader(lengths, lambda i: as_batches([pieces[i]])[0], cache_bytes=INT64_MAX)
         taken = reader.take(indices)

@@ -1,1 +1,1 @@
-"""One Python value as the bytes of an element of fixed width; see ``values/scalars.pyx``."""
+"""Conversion of one Python value to the bytes of an element of fixed width; see ``values/scalars.pyx``."""

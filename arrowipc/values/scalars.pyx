@@ -1,8 +1,8 @@
-"""One Python value as the bytes of an element of fixed width, of every such type.
+"""Conversion of one Python value to the bytes of an element, for every type of fixed width.
 
-`store_value` is the inverse of what `columns.elements` does with values of fixed width, and as exact: a value that
-would lose digits, a fraction of a second or a time of day is a misfit, never rounded. Integers are taken as the stored
-number by every type that counts something.
+`store_value` is the inverse of how `columns.elements` reads values of fixed width, and it is exact: a value that
+would lose digits, a fraction of a second or a time of day is a misfit, never rounded. Types that count a unit (dates,
+times, durations, months) also take an integer, as the number to store.
 """
 
 from cpython.bool cimport PyBool_Check
@@ -47,8 +47,8 @@ cdef const char* TOO_PRECISE = b"digits would be lost"
 cdef enum:
     EPOCH_ORDINAL = 719162      # days from 0001-01-01 to 1970-01-01
 
-cdef int64_t[4] TICKS = [1, 1000, 1000000, 1000000000]    # in a second, by TimeUnit
-cdef int64_t[4] TICK = [1000000000, 1000000, 1000, 1]     # nanoseconds that one takes
+cdef int64_t[4] TICKS = [1, 1000, 1000000, 1000000000]    # ticks per second, by TimeUnit
+cdef int64_t[4] TICK = [1000000000, 1000000, 1000, 1]     # nanoseconds per tick, by TimeUnit
 
 
 cdef int store_value(const FieldPlan* f, bint zoned, object value, uint8_t* out,
@@ -75,7 +75,7 @@ cdef int store_value(const FieldPlan* f, bint zoned, object value, uint8_t* out,
 
 
 cdef int whole(object value, int64_t* out) except -1:
-    """STORED for an integer that int64 holds."""
+    """Convert an integer to int64; return MISFIT if `value` is no integer or too large."""
     cdef int overflow = 0
     number = index_of(value)
     if number is None:
@@ -85,7 +85,7 @@ cdef int whole(object value, int64_t* out) except -1:
 
 
 cdef object index_of(object value):
-    """The int that an integer of any class stands for; booleans and NumPy's spans of time are none: None."""
+    """Return an integer of any class as an int; None for other values, also for booleans and NumPy's timedelta64."""
     if PyLong_CheckExact(value):
         return value
     if not PyIndex_Check(value) or PyBool_Check(value) or is_numpy(value, "timedelta64"):
@@ -155,7 +155,7 @@ cdef int store_float(const FieldPlan* f, object value, uint8_t* out, const char*
         reason[0] = TOO_FAR
         return MISFIT
     if index is not None and int(kept) != index:
-        # Floats are rounded to the precision of the type; integers are meant exactly.
+        # Floats are rounded to the precision of the type, integers must be stored exactly.
         reason[0] = TOO_PRECISE
         return MISFIT
     return STORED
@@ -169,17 +169,17 @@ cdef bint is_real(object value) except -1:
 
 
 cdef bint is_numpy(object value, str name) except -1:
-    """Whether a value is a NumPy object of a class."""
+    """Whether a value is of the NumPy class `name`."""
     return is_of("numpy", name, value)
 
 
 cdef bint is_of(str module, str name, object value) except -1:
-    """Whether a value is of a module's class; does not import the module, which another thread may be doing."""
+    """Whether a value is of a module's class. Does not import the module; another thread may just be importing it."""
     return isinstance(value, getattr(sys.modules.get(module), name, ()))
 
 
 cdef object the_decimal():
-    """The class of decimals, which is imported when it is needed."""
+    """Return the class Decimal, imported at the first call."""
     global decimal_type
     if decimal_type is None:
         from decimal import Decimal
@@ -189,7 +189,7 @@ cdef object the_decimal():
 
 
 cdef object as_decimal(object value, int32_t scale):
-    """The Decimal of a Decimal, an int or a str; None for everything else."""
+    """Return a Decimal, an int or a str as a Decimal; None for other values and for an int too long for any type."""
     if type(value) is decimal_type or isinstance(value, the_decimal()):
         return value
     if isinstance(value, str):
@@ -198,15 +198,15 @@ cdef object as_decimal(object value, int32_t scale):
         except ArithmeticError:
             return None
     value = index_of(value)
-    # 256 bits, and no more than four per digit that a negative scale takes away: longer ones never fit, and
-    # take long to turn into decimal digits.
+    # At most 256 bits, plus four for each digit that a negative scale drops: longer integers never fit, and their
+    # conversion to decimal digits is slow.
     if value is None or value.bit_length() > 256 - 4 * min(<int64_t> scale, 0):
         return None
     return decimal_type(value)
 
 
 cdef bint read_decimal(object value, Written* w) except -1:
-    """Take a Decimal apart; False: it is no number."""
+    """Take a Decimal apart; return False if it is NaN or infinite."""
     cdef str text = str(value) if type(value) is decimal_type else decimal_type.__str__(value)
     cdef const uint8_t* p = <const uint8_t*> PyUnicode_DATA(text)       # ASCII, and a zero behind it
     cdef int64_t count = 0, exponent = 0
@@ -255,7 +255,7 @@ cdef int store_decimal(const FieldPlan* f, object value, uint8_t* out, const cha
         return MISFIT
     shift = w.exponent + f.scale if w.exact else 0
     if w.count + shift < w.exact:
-        # The stored integer ends before some digits.
+        # Some digits other than 0 lie behind the last one of the stored integer.
         reason[0] = TOO_PRECISE
         return MISFIT
     if w.count > f.precision - shift:
@@ -285,10 +285,10 @@ cdef int store_decimal(const FieldPlan* f, object value, uint8_t* out, const cha
 
 
 cdef bytes bytes_of(object value):
-    """The bytes that an object exports; None: it does not."""
+    """Return the bytes of an object's buffer; None if it has none."""
     try:
         return PyBytes_FromObject(value) if PyObject_CheckBuffer(value) else None
-    except (TypeError, ValueError):     # ValueError: of NumPy, whose times have no buffer
+    except (TypeError, ValueError):     # ValueError: from NumPy's datetime64 and timedelta64, which have no buffer
         return None
 
 
@@ -306,7 +306,7 @@ cdef int store_binary(const FieldPlan* f, object value, uint8_t* out, const char
 
 
 cdef int store_interval(const FieldPlan* f, object value, uint8_t* out) except -1:
-    """Months; (days, milliseconds); (months, days, nanoseconds)."""
+    """Store a number of months, (days, milliseconds) or (months, days, nanoseconds), as the interval's unit says."""
     cdef int64_t number = 0
     cdef int32_t k, parts = 2 if f.unit == IntervalUnit_DAY_TIME else 3
     if f.unit == IntervalUnit_YEAR_MONTH:
@@ -334,7 +334,7 @@ cdef int store_interval(const FieldPlan* f, object value, uint8_t* out) except -
 
 cdef int store_temporal(const FieldPlan* f, bint zoned, object value, uint8_t* out,
                         const char** reason) except -1:
-    """Dates, times, timestamps and durations: the class that `to_pylist` gives, or the stored number."""
+    """Store a date, time, timestamp or duration: of the class that `to_pylist` returns, or an int as it is."""
     cdef int64_t number = 0
     cdef int kind = f.type, found
     import_datetime()
@@ -364,20 +364,20 @@ cdef int64_t day_number(object value) noexcept:
     cdef int64_t days = 365 * past + past // 4 - past // 100 + past // 400 + day_of(value) - 1 - EPOCH_ORDINAL
     cdef bint leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if month > 2:
-        # Every five months from March on have 153 days.
+        # From March on, every five months have 153 days.
         return days + 59 + leap + (153 * (month - 3) + 2) // 5
     return days + 31 * (month - 1)
 
 
 cdef int in_unit(int64_t seconds, int64_t microseconds, int64_t nanoseconds, int32_t unit, int64_t* out,
                  const char** reason) noexcept:
-    """Seconds, and microseconds and nanoseconds beyond them, as ticks of a TimeUnit."""
+    """Add up seconds, microseconds and nanoseconds, as ticks of a TimeUnit."""
     cdef int64_t rest = 1000 * microseconds + nanoseconds, part = rest // TICK[unit]
     if part * TICK[unit] != rest:
         reason[0] = TOO_FINE
         return MISFIT
     if seconds < 0:
-        # Towards zero, or the product would leave int64 where the sum does not.
+        # Round the seconds towards zero: else the product could overflow int64 although the sum would not.
         seconds += 1
         part -= TICKS[unit]
     if mul_overflows(seconds, TICKS[unit], out) or add_overflows(out[0], part, out):
@@ -391,7 +391,7 @@ cdef int timestamp(int32_t unit, bint zoned, object value, int64_t* out, const c
     if not is_datetime(value):
         return numpy_ticks(value, "datetime64", unit, out, reason)
     if not is_plain_datetime(value):
-        # pandas: NaT is a datetime, and a Timestamp counts nanoseconds beside it.
+        # In pandas, NaT is a datetime that is not equal to itself, and a Timestamp also has nanoseconds.
         if value != value:
             return IS_NULL
         nanoseconds = getattr(value, "nanosecond", 0)
@@ -411,7 +411,7 @@ cdef int timestamp(int32_t unit, bint zoned, object value, int64_t* out, const c
 
 
 cdef int date(int32_t unit, object value, int64_t* out, const char** reason) except -1:
-    """A day; a unit of milliseconds counts whole days, too."""
+    """Convert a date to days, or to milliseconds, which must be whole days as well."""
     cdef int found
     if is_datetime(value):
         if value != value:
@@ -427,7 +427,7 @@ cdef int date(int32_t unit, object value, int64_t* out, const char** reason) exc
     if is_date(value):
         out[0] = day_number(value) * (1 if unit == DateUnit_DAY else MS_PER_DAY)
         return STORED
-    # -1: days, which no TimeUnit counts.
+    # -1 stands for days, which are no TimeUnit.
     found = numpy_ticks(value, "datetime64", -1, out, reason)
     if found == STORED and unit != DateUnit_DAY and mul_overflows(out[0], MS_PER_DAY, out):
         reason[0] = TOO_FAR
@@ -456,7 +456,7 @@ cdef int duration(int32_t unit, object value, int64_t* out, const char** reason)
 
 
 cdef int numpy_ticks(object value, str kind, int32_t unit, int64_t* out, const char** reason) except -1:
-    """The same for a NumPy scalar, and for NaT."""
+    """Convert a NumPy scalar of class `kind` to ticks of a unit, -1 for days; return IS_NULL for NaT."""
     if not is_numpy(value, kind):
         return MISFIT
     import numpy
@@ -470,7 +470,7 @@ cdef int numpy_ticks(object value, str kind, int32_t unit, int64_t* out, const c
     except (TypeError, OverflowError):
         return MISFIT
     if not exact:
-        # Beyond the unit on either side: too fine for it, or wrapped around.
+        # The conversion to the unit lost digits, or it overflowed and wrapped around.
         reason[0] = TOO_FINE
         return MISFIT
     out[0] = stored.astype("i8")
@@ -481,7 +481,7 @@ cdef int numpy_ticks(object value, str kind, int32_t unit, int64_t* out, const c
 
 
 cdef str describe_kind(const FieldPlan* f):
-    """What a field of fixed width takes, for messages."""
+    """Say which values a field of fixed width takes, for messages."""
     cdef int kind = f.type
     cdef int32_t bits = 8 * f.width
     if kind == Type_Int:

@@ -1,4 +1,4 @@
-"""Arrays as NumPy arrays: views where the buffers already are one, converted copies otherwise."""
+"""Arrays as NumPy arrays: views where a buffer has NumPy's layout, converted copies otherwise."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ INTERVAL_DTYPES: dict[str, np.dtype[Any]] = {
     "day_time": np.dtype([("days", "<i4"), ("milliseconds", "<i4")]),
     "month_day_nano": np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")]),
 }
-# What encoded values may take when they are spelled out: this much, and this many times what is stored.
+# Bytes that encoded values may take when decoded: so many, plus so many for each byte stored.
 FREE_BYTES = 1 << 27
 BYTES_PER_BYTE = 16
 _FLOATS = {"half": "<f2", "single": "<f4", "double": "<f8"}
-#: Days, which NumPy's dates store in 64 bits.
+#: Dates of 32 bits; NumPy stores days in 64 bits.
 DATE32 = at.Date("day")
-#: Types whose buffers hold what a dtype holds.
+#: Types whose values buffer has the layout of a NumPy dtype -> that dtype.
 _CODES: dict[type[at.DataType], Callable[[Any], Any]] = {
     at.Int: lambda kind: f"<{'i' if kind.signed else 'u'}{kind.bit_width // 8}",
     at.FloatingPoint: lambda kind: _FLOATS[kind.precision],
@@ -53,7 +53,7 @@ _CODES: dict[type[at.DataType], Callable[[Any], Any]] = {
 }
 
 
-#: What booleans are where some are null.
+#: Objects for False, True and null, where some booleans are null.
 _BOOLS = np.array([False, True, None], object)
 
 
@@ -70,10 +70,10 @@ def to_numpy(array: Array, copy: bool) -> _Values:
 
 
 def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _Values:
-    """Return what ``__array__`` must: a view where that shows the values, else a copy if it is allowed."""
+    """Return the result of ``__array__``: a view if its elements are the values, else a copy if it is allowed."""
     try:
         dtype = None if dtype is None else np.dtype(dtype)
-    except Exception as error:  # what NumPy's parsers raise
+    except Exception as error:  # NumPy's parsers raise various classes
         raise TypeError(f"dtype={described(dtype)}: {error}") from None
     if copy is False:
         try:
@@ -90,10 +90,10 @@ def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _V
 def rows_as_array(
     batches: Sequence[RecordBatch], width: int, dtype: npt.DTypeLike | None, promoted: np.dtype[Any] | None = None
 ) -> _Values:
-    """Return what ``__array__`` of rows must: a matrix, as of data frames; always a copy.
+    """Return the result of ``__array__`` of rows: a matrix, as from data frames; always a copy.
 
-    Columns of one dtype keep it, and numbers become `promoted`, by default what NumPy promotes them to. Others are
-    objects, as in ``to_pylist``: NumPy would take times for numbers, and lists of equal length for more dimensions.
+    If all columns have one dtype, the matrix has it; numbers become `promoted`, by default NumPy's common dtype. Others
+    become objects, as in ``to_pylist``: NumPy would turn times into numbers, equally long lists into more dimensions.
     """
     columns = [[batch.column(i) for batch in batches] for i in range(width)]
     values = [[each.__array__() for each in column] for column in columns]
@@ -112,7 +112,7 @@ def rows_as_array(
 
 
 def tensor_dtype(kinds: Sequence[at.DataType], floats: bool) -> np.dtype[Any] | None:
-    """Return the dtype that holds numbers of all `kinds`: pyarrow's choice. None: there are others than numbers."""
+    """Return the dtype for numbers of all `kinds`, as pyarrow chooses it; None if a type is not one of numbers."""
     dtypes: list[Any] = [stored_dtype(kind) for kind in kinds if isinstance(kind, at.Int | at.FloatingPoint)]
     if not dtypes or len(dtypes) < len(kinds):
         return None
@@ -126,7 +126,7 @@ def tensor_dtype(kinds: Sequence[at.DataType], floats: bool) -> np.dtype[Any] | 
 
 
 def stored_dtype(kind: at.DataType) -> np.dtype[Any] | None:
-    """Return the dtype of values as the buffer holds them; None for days, booleans and what has no fixed width."""
+    """Return the dtype of values as stored in the buffer; None for days, booleans and types without a fixed width."""
     code = _CODES.get(type(kind))
     return None if code is None or kind == DATE32 else np.dtype(code(kind))
 
@@ -158,7 +158,7 @@ def _stored(array: Array, dtype: np.dtype[Any] | None) -> _Values:
 
 
 def _shows(array: Array) -> bool:
-    """Whether a view shows the values, and not only the bytes that stand for them."""
+    """Whether the elements of a view are the values, and not only bytes that encode them."""
     kind = array.type
     if array.null_count:
         return False
@@ -168,7 +168,7 @@ def _shows(array: Array) -> bool:
 
 
 def _is_number(kind: at.DataType) -> bool:
-    """Whether a value is a number or some, and not bytes that stand for something else."""
+    """Whether the stored dtype has the meaning of the type, and does not only hold bytes that encode a value."""
     return stored_dtype(kind) is not None and not isinstance(kind, (at.Decimal, at.FixedSizeBinary, at.Time))
 
 
@@ -193,7 +193,7 @@ def _is_bool8(array: Array) -> bool:
 
 
 def lists_of(kind: Any, arrays: list[Array], values_of: Callable[[list[Array]], Any]) -> _Values:
-    """Return lists as parts of one array, which `values_of` makes of all their elements; None where they are null."""
+    """Return lists as slices of one array, which `values_of` makes of all their elements; None for null lists."""
     used, spans, before, length = [], [], 0, 0
     for array in arrays:
         rows = np.flatnonzero(array.is_valid())
@@ -213,7 +213,7 @@ def lists_of(kind: Any, arrays: list[Array], values_of: Callable[[list[Array]], 
             elements = array.children[0].slice(first, last - first)
             starts, ends = starts - first, ends - first
             sizes = ends - starts
-            if sizes.sum() < last - first:  # elements of no list, whose nulls would make numbers floats
+            if sizes.sum() < last - first:  # leave out elements of no list: their nulls would make numbers floats
                 places = sizes.cumsum() - sizes
                 elements = elements.take(np.repeat(starts - places, sizes) + np.arange(sizes.sum()))
                 starts, ends = places, places + sizes
@@ -230,9 +230,9 @@ def lists_of(kind: Any, arrays: list[Array], values_of: Callable[[list[Array]], 
 
 
 def split(array: Array) -> tuple[_Values, _Valid]:
-    """Return decoded values, of a type that has a dtype, and which of them are not null (None: all).
+    """Return decoded values, of a type that has a dtype, and a mask of those that are not null (None: all).
 
-    The values may be a view of the array's memory. Where they are null they are anything.
+    The values may be a view of the array's memory. Values under nulls are arbitrary.
     """
     kind = array.type
     if isinstance(kind, at.Dictionary):
@@ -275,13 +275,13 @@ def _bits(array: Array, buffer: int) -> npt.NDArray[np.bool_]:
 
 
 def valid_of(array: Array) -> _Valid:
-    """Which elements are not null; None when all are."""
+    """Return a mask of the elements that are not null; None if no element is null."""
     valid = _bits(array, 0) if array.null_count else None
     return None if valid is None or valid.all() else valid
 
 
 def with_nulls(array: Array, values: _Values, valid: _Valid) -> _Values:
-    """Return `values`, copied if they are a view, with what their dtype has for null."""
+    """Return `values`, copied if they are a view, with the null of their dtype (NaN, NaT, None) where not `valid`."""
     if valid is None:
         return values if values.flags.writeable else values.copy()
     if values.ndim > 1 or values.dtype.kind == "V":
@@ -292,12 +292,12 @@ def with_nulls(array: Array, values: _Values, valid: _Valid) -> _Values:
         values = values.astype(np.float64)
         np.putmask(values, ~valid, np.nan)
         return values
-    # Casting None gives NaN and NaT, and stays None among objects.
+    # None becomes NaN or NaT in the dtype, and stays None in an array of objects.
     return np.where(valid, values, np.array(None, values.dtype))
 
 
 def indices_of(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
-    """Return the indices of dictionary-encoded values, 0 where they are null, and which are not null (None: all).
+    """Return the indices of dictionary-encoded values, 0 where null, and a mask of those not null (None: all).
 
     An index outside the dictionary is an error that names the row.
     """
@@ -311,7 +311,7 @@ def indices_of(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
 
 
 def _decoded(array: Array, kind: at.Dictionary) -> tuple[_Values, _Valid]:
-    """Dictionary-encoded values."""
+    """Like `split`, but for dictionary-encoded values."""
     indices, valid = indices_of(array, kind)
     values, known = split(array.dictionary or Array.from_pylist([], kind.value_type))
     if len(values) == 0:
@@ -335,14 +335,14 @@ def _decoded_lists(array: Array, kind: at.Dictionary) -> _Values:
 
 
 def _repeated(array: Array) -> tuple[_Values, _Valid]:
-    """Run-end encoded values."""
+    """Like `split`, but for run-end encoded values."""
     run_ends, values = array.children
     start, stop, ends = array.offset, array.offset + len(array), _stored(run_ends, stored_dtype(run_ends.type))
     first = int(np.searchsorted(ends, start, side="right"))
     past = int(np.searchsorted(ends, stop, side="left")) + 1 if len(array) else first
     edges = np.concatenate([[start], ends[first:past].astype(np.int64)])
     if edges[-1] < stop or (np.diff(edges) <= 0).any():
-        _objects(array)  # names the run where the values of a row show it
+        _objects(array)  # raises an error that names the run, if reading the rows reveals it
         raise FormatError(
             f"expected run ends that rise and reach row {stop:,}, found others in an array of {array.type}"
         )
@@ -353,7 +353,7 @@ def _repeated(array: Array) -> tuple[_Values, _Valid]:
 
 
 def _check_growth(array: Array, size: int) -> None:
-    """Refuse `size` bytes of values that rows share, where the array itself is few bytes."""
+    """Refuse to expand shared values to `size` bytes if the array itself is much smaller."""
     held = [array, *array.children]
     stored = sum(len(buffer) for each in held for buffer in each.buffers() if buffer is not None)
     allowed = FREE_BYTES + BYTES_PER_BYTE * stored
@@ -368,7 +368,7 @@ def _check_growth(array: Array, size: int) -> None:
 
 
 def _tensor_parameters(array: Array) -> TensorColumn | None:
-    """What a column says of its tensors; None if it holds none, or if what it says is not sound."""
+    """Return the parameters of a column of tensors; None if the column has none or they are not valid."""
     if not isinstance(array.type, (at.FixedSizeList, at.Struct)) or array.field.extension_name is None:
         return None
     from arrowipc.metadata.tensor_parameters import tensor_parameters
@@ -380,7 +380,7 @@ def _tensor_parameters(array: Array) -> TensorColumn | None:
 
 
 def _fixed_to_numpy(array: Array, parameters: TensorColumn, shape: tuple[int, ...], copy: bool) -> _Values:
-    """An array of shape ``(n, *shape)``, dimensions permuted as the column says; where rows are null, objects."""
+    """Return an array of shape ``(n, *shape)``, permuted as the column says; if rows are null, one of objects."""
     order = None
     if parameters.permutation is not None:
         order = (0, *[each + 1 for each in parameters.permutation])
@@ -392,7 +392,7 @@ def _fixed_to_numpy(array: Array, parameters: TensorColumn, shape: tuple[int, ..
         return rows if order is None else rows.transpose(order)
 
     if array.null_count:
-        # The elements of null rows are nulls too, or anything.
+        # The elements of null rows may be null or arbitrary: do not read them.
         valid = array.is_valid()
         return _each([seen(child.slice(i * size, size), 1)[0].copy() if valid[i] else None for i in range(len(array))])
     rows = seen(child, len(array))
@@ -401,13 +401,13 @@ def _fixed_to_numpy(array: Array, parameters: TensorColumn, shape: tuple[int, ..
 
 def _each(items: list[Any]) -> _Values:
     out = np.empty(len(items), object)
-    for i, item in enumerate(items):  # not out[:] = items, which would look into the arrays
+    for i, item in enumerate(items):  # out[:] = items would unpack the arrays
         out[i] = item
     return out
 
 
 def _variable_to_numpy(array: Array, parameters: TensorColumn, copy: bool) -> _Values:
-    """An array of objects, one array (or None) per row."""
+    """Return an array of objects: for each row an array, or None."""
     names = [child.name for child in array.type.children]
     data, sizes = (array.children[names.index(name)] for name in ("data", "shape"))
     values = data.children[0].to_numpy(copy=isinstance(parameters.value_type, at.Bool))

@@ -1,7 +1,7 @@
-"""Batches and arrays as frames and series of pandas, the same ones with pyarrow and without it.
+"""Batches and arrays as pandas frames and series; these are the same with and without pyarrow.
 
-pyarrow is asked for two things: text in the form in which pandas keeps it, and columns to which options of its own
-``to_pandas`` apply. What pandas noted in a schema (index, names, dtypes, attributes) is read here alone.
+pyarrow is used for two things: text in the form in which pandas keeps it, and columns to which options of its own
+``to_pandas`` apply. The notes of pandas in a schema (index, names, dtypes, attributes) are always read here.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Schema
 
 NUMBERS = at.Bool | at.Duration | at.FloatingPoint | at.Int | at.Timestamp
-#: What a column becomes by default. That of pyarrow lacks digits, zones of categories, and dtypes that pandas noted.
+#: Dtypes that pyarrow makes by default. Such columns are converted here: pyarrow's would lack digits, time zones of
+#: categories, and dtypes that pandas noted.
 BY_DEFAULT: dict[type[at.DataType], str] = {at.Int: "float64", at.Dictionary: "category", at.Utf8: "str"}
 BY_DEFAULT |= {at.LargeUtf8: "str", at.Utf8View: "str"}
 #: float64 holds every integer from minus this to this.
 EXACT = 2**53
-#: Rows of a batch that are copied in less time than pandas and NumPy take for a call.
+#: Copying a batch of fewer rows takes less time than a call of pandas or NumPy.
 SMALL = 10_000
-#: Rows of an array that to_pylist takes, however few bytes they are.
+#: Rows of an array that to_pylist always accepts, even if they are few bytes.
 MANY = 1 << 24
 
 
 def to_pandas(data: Any, options: dict[str, Any]) -> Any:
-    """A pandas DataFrame, or of an array a Series; see :meth:`arrowipc.RecordBatch.to_pandas`."""
+    """Return a pandas DataFrame, or a Series if `data` is a column; see :meth:`arrowipc.RecordBatch.to_pandas`."""
     pd = library("pandas")
     ignore = options.pop("ignore_metadata", False)
     if isinstance(data, Column):
@@ -64,7 +65,7 @@ def to_pandas(data: Any, options: dict[str, Any]) -> Any:
         labels = notes.labels(pd, [names[i] for i in kept])
     data = {i: columns[i] for i in kept}
     for i, values in data.items():
-        if values.dtype.kind not in "biuf":  # for what is in an array, pandas would look for another dtype
+        if values.dtype.kind not in "biuf":  # from a bare array, pandas would infer another dtype
             data[i] = pd.Series(values, index, values.dtype, copy=False)
     frame = pd.DataFrame(data, index, copy=False)
     frame.columns, frame.attrs = labels, notes.attributes
@@ -73,7 +74,7 @@ def to_pandas(data: Any, options: dict[str, Any]) -> Any:
 
 @contextmanager
 def _named(what: str) -> Iterator[None]:
-    """Say what pandas or pyarrow cannot take, in place of their own errors."""
+    """Replace errors of pandas and pyarrow by one that names what they cannot take."""
     try:
         yield
     except (ArrowIpcError, MemoryError):
@@ -86,7 +87,7 @@ def _named(what: str) -> Iterator[None]:
 
 
 def _joined(batches: list[RecordBatch]) -> list[RecordBatch]:
-    """Small batches as one, if their columns fit into columns of their types, and their rows into to_pylist."""
+    """Return small batches as one, unless a column would become too long for its type or for to_pylist."""
     if len(batches) > 1 and sum(map(len, batches)) < min(SMALL * len(batches), MANY):
         try:
             return [concat_batches(batches)]
@@ -115,7 +116,7 @@ def _column(pd: Any, field: at.Field, arrays: list[Array], options: dict[str, An
 
 
 def _categorical(pd: Any, kind: Any, arrays: list[Array]) -> Any:
-    """Dictionary-encoded values; plain ones if pandas cannot have theirs as categories, such as lists."""
+    """Return a Categorical; plain values if pandas cannot use the dictionary's as categories, such as lists."""
     dictionaries: list[Array] = []
     codes, size = [np.empty(0, np.int64)], 0
     for array in arrays:
@@ -126,7 +127,7 @@ def _categorical(pd: Any, kind: Any, arrays: list[Array]) -> Any:
             dictionaries.append(words)
         codes.append(indices + size if valid is None else np.where(valid, indices + size, -1))
     numbers, values = np.concatenate(codes), _decoded(pd, kind.value_type, dictionaries)
-    if values.dtype == np.float16:  # pandas has no index of these
+    if values.dtype == np.float16:  # pandas has no index of float16
         values = values.astype(np.float32)
     categories = pd.Index(values, dtype=values.dtype, tupleize_cols=False)
     try:
@@ -139,7 +140,7 @@ def _categorical(pd: Any, kind: Any, arrays: list[Array]) -> Any:
 
 
 def _decoded(pd: Any, kind: at.DataType, arrays: list[Array], inside: bool = False) -> Any:
-    """Values, however they are encoded; `inside` a list text has no dtype."""
+    """Return decoded values; `inside`: they are elements of lists, where text becomes objects, not pandas' dtype."""
     while isinstance(kind, at.Dictionary | at.RunEndEncoded):
         kind = kind.value_type
     if isinstance(kind, NUMBERS):
@@ -155,7 +156,7 @@ def _decoded(pd: Any, kind: at.DataType, arrays: list[Array], inside: bool = Fal
 
 
 def _with_zeros(array: Array) -> Array:
-    """An array that pyarrow may cast: 26.0.1 looks at views under nulls, too, and crashes where they hold anything."""
+    """Return an array that pyarrow can cast: 26.0.1 also reads views under nulls, and crashes if they are not valid."""
     is_view = isinstance(array.type, at.Utf8View | at.BinaryView)
     return array.take(range(len(array))) if is_view and array.null_count else array
 
@@ -164,7 +165,7 @@ def _numbers(pd: Any, kind: at.DataType, arrays: list[Array]) -> Any:
     parts = [split(array) for array in arrays]
     has_nulls = any(valid is not None for _, valid in parts)
     if has_nulls and isinstance(kind, at.Int) and not all(_fit_floats(part) for part, _ in parts):
-        # What lies under a null may be anything.
+        # Values under nulls are arbitrary: replace them before the check.
         values = np.concatenate([part if valid is None else np.where(valid, part, 0) for part, valid in parts])
         if not _fit_floats(values):
             null = np.concatenate([np.zeros(len(part), bool) if valid is None else ~valid for part, valid in parts])
@@ -183,7 +184,7 @@ def _fit_floats(values: npt.NDArray[Any]) -> bool:
 
 
 def _objects(pd: Any, kind: at.DataType, arrays: list[Array]) -> npt.NDArray[Any]:
-    """Python values; lists become NumPy arrays."""
+    """Return an array of Python objects; lists become NumPy arrays."""
     if isinstance(kind, at.LISTS) and all(array.type == kind for array in arrays):
         return lists_of(kind, arrays, lambda elements: _decoded(pd, kind.value_type, elements, inside=True))
     cells: list[Any] = []
@@ -196,17 +197,17 @@ def _objects(pd: Any, kind: at.DataType, arrays: list[Array]) -> npt.NDArray[Any
 
 
 def _time(pd: Any, kind: Any, number: int) -> Any:
-    """A time that is no whole microseconds; of a day, pandas has no class for it."""
+    """Return a time with a fraction of a microsecond; a time of day stays a number: pandas has no class for it."""
     if isinstance(kind, at.Timestamp):
         return pd.Timestamp(number, tz="UTC").tz_convert(kind.timezone)
     return number if isinstance(kind, at.Time) else pd.Timedelta(number)
 
 
 def _as_noted(pd: Any, values: Any, noted: str, arrays: list[Array]) -> Any:
-    """The values in the dtype that they had in pandas, if that is one of pandas' own and not one of NumPy."""
+    """Return the values in the dtype that they had in pandas, if it is one of pandas itself and not of NumPy."""
     try:
         dtype = pd.api.types.pandas_dtype(noted)
-    except (ImportError, TypeError, ValueError):  # of a library that is not here
+    except (ImportError, TypeError, ValueError):  # the dtype of a library that is not installed
         return values
     if isinstance(dtype, pd.ArrowDtype):
         pa = library("pyarrow")
@@ -227,7 +228,7 @@ def _as_noted(pd: Any, values: Any, noted: str, arrays: list[Array]) -> Any:
 
 
 class _Notes:
-    """Index, names, dtypes and attributes of the frame that a schema was made of."""
+    """Index, names, dtypes and attributes of the frame from which a schema was made."""
 
     def __init__(self, schema: Schema | None) -> None:
         found = {} if schema is None else json.loads(schema.metadata.get("pandas", b"{}"))
@@ -238,7 +239,7 @@ class _Notes:
         self.attributes: dict[Any, Any] = dict(found.get("attributes") or {})
 
     def index(self, pd: Any, names: list[str], columns: list[Any], rows: int) -> tuple[Any, list[int]]:
-        """The index, and which columns are not in it."""
+        """Return the index, and the numbers of the columns that are not part of it."""
         kept, levels = list(range(len(names))), []
         for each in self._index:
             if isinstance(each, dict):
@@ -248,13 +249,13 @@ class _Notes:
                 title = self._columns[each]["name"]
                 title = None if title == each and re.fullmatch(r"__index_level_\d+__", each) else title
                 levels.append(pd.Index(columns[place], dtype=columns[place].dtype, name=title))
-        levels = [level for level in levels if len(level) == rows]  # not so after other rows were taken
+        levels = [level for level in levels if len(level) == rows]  # lengths differ if rows were taken
         if len(levels) > 1:
             return pd.MultiIndex.from_arrays(levels), kept
         return levels[0] if levels else pd.RangeIndex(rows), kept
 
     def labels(self, pd: Any, names: list[str]) -> Any:
-        """The names of columns as pandas had them."""
+        """Return the names of columns as they were in pandas."""
         texts = [self._columns.get(name, {}).get("name", name) for name in names]
         if len(self._levels) == 1:
             return _labels(pd, texts, self._levels[0])
@@ -265,7 +266,7 @@ class _Notes:
 
 
 def _labels(pd: Any, texts: list[Any], note: dict[str, Any]) -> Any:
-    """Names of columns, which are text in a schema, in the type that they had."""
+    """Return names of columns, which are text in a schema, in the type that they had in pandas."""
     kind, dtype, name = note.get("pandas_type"), note.get("numpy_type") or "", note.get("name")
     change: Any = {"bytes": str.encode, "decimal": Decimal, "bool": "True".__eq__}.get(str(kind))
     if change is not None:

@@ -1,1 +1,1 @@
-"""Plays the other side of an implementation of the protocol: `python -m arrowipc.dissociated.conformance --help`."""
+"""Checks of implementations, by playing the other side: `python -m arrowipc.dissociated.conformance --help`."""

@@ -31,7 +31,7 @@ def numbers(text: str) -> set[int]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads the command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m arrowipc.dissociated.conformance", description=__doc__, epilog=EPILOG
     )
@@ -59,13 +59,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def missed(results: Iterable[Result], strict: bool) -> list[int]:
-    """Return the items that are not met: those that the text asks for, and if strict the others too."""
+    """Return the items that are not met: only those that the text requires, or all if `strict`."""
     wrong = {each.number for each in results if each.ok is False}
     return sorted(number for number in wrong if strict or ITEMS[number][0] in REQUIRED)
 
 
 def lines(results: list[Result], only: set[int], strict: bool) -> Iterator[str]:
-    """Yield the report: each item, what was sent and what came; then the sum."""
+    """Yield the lines of the report: for each item, the messages sent and received; then the totals."""
     bad, counts = missed(results, strict), dict.fromkeys(("ok", "FAIL", "note", "-"), 0)
     numbers = {each.number for each in results}
     for number in sorted(numbers):

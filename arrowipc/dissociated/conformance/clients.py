@@ -1,4 +1,4 @@
-"""Checks of a client: it is started once for each of the vectors, and writes what it read of it to its output."""
+"""Checks of a client: it is started once for each vector, and writes the stream that it read to its output."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from arrowipc.reader import open_stream
 TRANSPORTS = {"arrowipc+tcp": "tcp", "arrowipc+unix": "unix", "ucx": "ucx"}
 IDENT = "conformance ü"
 NO_MEMORY = "bodies in shared memory were not offered"
-#: Items that the vector of another one shows as well.
+#: Item -> further items that its vectors show.
 ALSO: dict[int, tuple[int, ...]] = {24: (1, 4, 7, 30, 42, 44), 40: (3,), 61: (6,), 48: (43,)}
-#: Items whose vectors break a rule only if all of it is read in this order.
+#: Items whose vectors break a rule only if the messages are read in this order.
 ORDERED = (39, 59, 60)
-#: Item, what is done to the URI, and how; a client that accepts it connects. None: it must end with an error.
+#: Item, description and function of a change of the URI; whether the client must accept the changed URI or fail.
 URIS: tuple[tuple[int, str, Callable[[str], str], bool], ...] = (
     (8, "a URI of an unknown scheme", lambda uri: uri.replace("://", "-pigeon://", 1), False),
     (9, "a URI without want_data", lambda uri: uri.replace("want_data=", "other="), False),
@@ -45,7 +45,7 @@ URIS: tuple[tuple[int, str, Callable[[str], str], bool], ...] = (
 
 
 class Trial(NamedTuple):
-    """What came of one start of the client."""
+    """The result of one run of the client."""
 
     code: int | None  #: None: it had to be killed
     values: dict[str, list[Any]] | None
@@ -61,7 +61,7 @@ class Trial(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """str: in words."""
+        """str: the result in words."""
         if self.code is None:
             return "it hangs"
         if self.code < 0:
@@ -73,7 +73,7 @@ class Trial(NamedTuple):
 
 
 class Client:
-    """The client that is checked: `command` starts it, `start` makes the process; it can read bodies by reference."""
+    """The client to check: `command` starts it, `start` makes the process, `has_memory`: it reads shared memory."""
 
     def __init__(self, uri: str, command: str, timeout: float, has_memory: bool, start: Any = subprocess.Popen) -> None:
         self.start = start
@@ -101,7 +101,7 @@ class Client:
         return str(DissociatedUri(scheme, host, port, path, want_data=tag, free_data=free, remote_handle=handle))
 
     def why_not(self, vector: Vector) -> str:
-        """Return why a vector cannot be shown to the client, or nothing."""
+        """Return why a vector cannot be used for the client, or an empty string."""
         if self.is_pair and vector.item in ORDERED:
             return "the order in which two connections bring something is not certain"
         return NO_MEMORY if vector.has_pairs and not self.has_memory else ""
@@ -124,7 +124,7 @@ class Client:
         return Trial(code, values, custom, requests, freed, "".join(said)[:200])
 
     def _serve(self, vector: Vector, process: Any) -> tuple[list[tuple[int | None, bytes]], list[bytes]]:
-        """Do what a server does until the client has ended; the script is sent to whoever asks."""
+        """Play the server until the client has ended; each connection that asks gets the messages of the vector."""
         end = time.monotonic() + self.timeout
         requests: list[tuple[int | None, bytes]] = []
         freed: list[bytes] = []
@@ -133,7 +133,7 @@ class Client:
         has_ended = False
         with contextlib.ExitStack() as stack:
             while not has_ended:
-                has_ended = process.poll() is not None or time.monotonic() > end  # and once more: what it sent last
+                has_ended = process.poll() is not None or time.monotonic() > end  # one more turn for its last messages
                 with contextlib.suppress(OSError):
                     if (made := self.endpoint.listener.accept()) is not None:
                         opened.append(stack.enter_context(made))
@@ -147,7 +147,7 @@ class Client:
                             self._send(each, frame.tag, vector)
                         elif frame.tag == self.free_data:
                             freed.append(bytes(frame.data))
-                    # A client that waits for more learns in the end that there is none.
+                    # Close the connection in the end, for a client that waits for more.
                     patience = 0.0 if vector.is_lost else self.timeout / 2
                     if each in asked and not each.unsent and time.monotonic() - asked[each] > patience:
                         opened.remove(each)
@@ -156,8 +156,8 @@ class Client:
         return requests, freed
 
     def _send(self, connection: Any, role: int | None, vector: Vector) -> None:
-        """Send what a connection asked for."""
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # the client may have heard enough
+        """Send the messages that a connection asked for."""
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):  # the client may have closed it
             handles = [_sealed()] if vector.has_pairs else []
             stack.callback(list, map(os.close, handles))
             for tag, data in vector.messages:
@@ -169,12 +169,12 @@ class Client:
                 connection.flush(self.timeout)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self.endpoint.listener.close()
 
 
 def _sealed() -> int:
-    """Return a descriptor of the shared memory of the vectors."""
+    """Return a new memfd with the shared memory of the vectors."""
     handle = os.memfd_create("arrowipc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(handle, memory())
     fcntl.fcntl(handle, fcntl.F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK)
@@ -182,7 +182,7 @@ def _sealed() -> int:
 
 
 def _values(data: bytes) -> tuple[dict[str, list[Any]] | None, dict[Any, Any]]:
-    """Read what the client wrote."""
+    """Return the values and the custom metadata of the stream that the client wrote."""
     try:
         with open_stream(data, validate="strict") as reader:
             table = reader.read_all()
@@ -194,13 +194,13 @@ def _values(data: bytes) -> tuple[dict[str, list[Any]] | None, dict[Any, Any]]:
 # -- the checks ------------------------------------------------------------------------------------------------
 
 FIRST, LENT, TWICE = "S M1 B1 M2 B2 E3", "S M1 P1 E2", "S M1 P1 M1@2 P1@2 E3"
-#: Vectors that show further items: of what is asked for, and of what is given back.
+#: Vectors that show further items: about requests, and about memory that is given back.
 _ASKING, _FREEING = (18, 19, 20), (73, 74, 75, 77, 81, 83)
 _MORE = {FIRST: _ASKING, LENT: (73, 74, 75, 77, 83), TWICE: (73, 77)}
 
 
 def check_client(client: Client, only: set[int]) -> list[Result]:
-    """Run the vectors and judge what came of them."""
+    """Run the vectors and judge the results."""
     found = []
     for vector in vectors():
         numbers = {vector.item, *ALSO.get(vector.item, ()), *_MORE.get(vector.words, ())} & only
@@ -236,7 +236,7 @@ def _judged(number: int, client: Client, vector: Vector, trial: Trial, sent: str
 
 
 def _freed(number: int, vector: Vector, trial: Trial) -> tuple[bool, str]:
-    """Judge what a client gave back."""
+    """Judge the addresses that a client gave back."""
     lent = Counter(a for tag, data in vector.messages if tag is not None and tag >> 56 for a in Pairs(data).addresses)
     lengths = [len(each) for each in trial.freed]
     if any(each % 8 or not each for each in lengths):

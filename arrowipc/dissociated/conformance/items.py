@@ -1,9 +1,9 @@
-"""The checklist of the protocol: what it asks for."""
+"""The checklist of the protocol: its requirements."""
 
 from __future__ import annotations
 
-#: Levels that an implementation has to meet: the text says MUST (M) or should (S), or implies it (I). The others: it
-#: allows it (O), or our rule where the text is silent (L).
+#: Levels that an implementation has to meet: the text says MUST (M) or should (S), or implies it (I). The other levels:
+#: the text allows it (O), or it is a rule of arrowipc where the text says nothing (L).
 REQUIRED = "MSI"
 
 _TEXT = """

@@ -1,4 +1,4 @@
-"""Checks of a server: what it sends is recorded as it comes, and compared with the text of the protocol."""
+"""Checks of a server: its messages are recorded as they arrive, and compared with the text of the protocol."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from arrowipc.reader import Closing
 
 __all__ = ["check_server"]
 
-#: Seconds in which a server that must not answer would have answered.
+#: Seconds to wait for an answer that the server must not send.
 MOMENT = 0.25
-#: Idents of no stream, and addresses that no client holds.
+#: Idents that name no stream, and addresses that no client holds.
 NOBODY = (b"", b"\0\xff arrowipc: no stream has this name", bytes(range(256)) * 256)
 STRANGE = struct.pack("<2Q", 2**63 + 7, 2**64 - 1)
 
 
 class Result(NamedTuple):
-    """What was found about an item; `ok` is None where there was no occasion to see it."""
+    """The result for an item; `ok` is None if there was no occasion to check it."""
 
     number: int
     ok: bool | None
@@ -38,14 +38,14 @@ class Result(NamedTuple):
 
 
 class Wire(Closing):
-    """Connections of a client that obeys no rule by itself, and what came over them."""
+    """Connections of a client that follows no rules by itself, and the messages received over them."""
 
     def __init__(self, uris: Sequence[DissociatedUri], timeout: float, connect: Any = schemes.connect) -> None:
         self.uris = uris
         self.timeout = timeout
         self.free_data: int | None = uris[-1].free_data
         self.untagged: list[bytes] = []
-        #: Kind and length of the body of each metadata message; "?": it cannot be read.
+        #: Kind and body length of each metadata message; "?" if it cannot be read.
         self.kinds: list[tuple[str, int]] = []
         self.bodies: list[tuple[int, bytes]] = []
         self.first_body_before_end: bool = False
@@ -69,7 +69,7 @@ class Wire(Closing):
             self.send_freed(struct.pack(f"<{len(addresses)}Q", *addresses))
 
     def listen(self, seconds: float | None = None, streams: int = 1) -> Wire:
-        """Receive until so many streams are whole, the server is gone, or sends nothing for so many seconds."""
+        """Receive until so many streams are complete, the server is gone, or sends nothing for so many seconds."""
         end = time.monotonic() + (seconds or self.timeout)
         while self.wholes < streams and time.monotonic() < end and not self.is_gone:
             if self._receive():
@@ -103,12 +103,12 @@ class Wire(Closing):
 
     @property
     def wholes(self) -> int:
-        """Streams that came completely."""
+        """The number of streams received completely."""
         return len(self.ends) if len(self.bodies) >= len(self.with_body) else 0
 
     @property
     def numbers(self) -> list[int]:
-        """Of the metadata messages, the end included."""
+        """The numbers of the metadata messages, including the end."""
         return [int.from_bytes(each[1:5], "little") for each in self.untagged]
 
     @property
@@ -117,12 +117,12 @@ class Wire(Closing):
 
     @property
     def with_body(self) -> list[int]:
-        """Places of the batches and dictionaries."""
+        """The positions of the batches and dictionaries among the metadata."""
         return [at for at, (kind, _) in enumerate(self.kinds) if kind in WITH_BODY]
 
     @property
     def owners(self) -> list[int]:
-        """Bits 0-31 of the tags of bodies."""
+        """The bits 0-31 of the tags of bodies: the numbers of their messages."""
         return sorted(tag & 0xFFFF_FFFF for tag, _ in self.bodies)
 
     @property
@@ -131,7 +131,7 @@ class Wire(Closing):
 
     @property
     def pairs(self) -> list[bytes]:
-        """Bodies of type 1."""
+        """The bodies of type 1."""
         return [data for tag, data in self.bodies if tag >> 56 == 1]
 
     @property
@@ -145,7 +145,7 @@ class Wire(Closing):
         return [self.memory.message(head, Pairs(data, _kind(head)[1]), list, None) for head, data in lent]
 
     def said(self) -> str:
-        """Return what came, in words."""
+        """Return a summary of the received messages."""
         words = [
             f"numbers {_some(self.numbers)}",
             f"types {_some([each[:1].hex() for each in self.untagged])}",
@@ -174,13 +174,13 @@ def _kind(metadata: bytes) -> tuple[str, int]:
 
 
 def _addresses(body: bytes) -> list[int]:
-    """Return those of pairs that are not empty, whatever else is wrong with them."""
+    """Return the addresses of pairs that are neither empty nor padding; nothing else is checked."""
     pairs = struct.iter_unpack("<2Q", body[16 : len(body) // 16 * 16])
     return [address for address, length in pairs if address and length]
 
 
 class Subject:
-    """The server that is checked; a way has one URI for both streams, or two for metadata and data."""
+    """The server to check; each of `ways` has one URI for both streams, or two: for metadata and data."""
 
     def __init__(self, ways: list[list[DissociatedUri]], ident: bytes, timeout: float) -> None:
         self.ways = ways
@@ -192,7 +192,7 @@ class Subject:
 
     @functools.cached_property
     def seen(self) -> Wire:
-        """One whole stream, recorded; and what came in the moment behind its end."""
+        """The messages of one complete stream, and any that arrive within a moment after its end."""
         with self.wire() as wire:
             wire.ask(self.ident).listen().listen(MOMENT, 2)
             wire.free(wire.addresses)
@@ -200,7 +200,7 @@ class Subject:
 
     @functools.cached_property
     def strangers(self) -> list[str]:
-        """What idents of no stream get."""
+        """The server's reactions to idents that name no stream."""
         said = []
         for ident in set(NOBODY) - {self.ident}:
             with self.wire() as wire:
@@ -232,7 +232,7 @@ CHECKS: list[tuple[tuple[int, ...], str, Check]] = []
 
 
 def check(*numbers: int, sent: str = ASKED) -> Callable[[Check], Check]:
-    """Enter a check under its items."""
+    """Decorator: add a check for some items to `CHECKS`."""
 
     def enter(function: Check) -> Check:
         CHECKS.append((numbers, sent, function))
@@ -242,9 +242,9 @@ def check(*numbers: int, sent: str = ASKED) -> Callable[[Check], Check]:
 
 
 def check_server(subject: Subject, only: set[int]) -> list[Result]:
-    """Run the checks; an error is a deviation."""
+    """Run the checks; an error counts as a deviation."""
     found = []
-    _ = subject.seen  # a server that is not there has no deviations
+    _ = subject.seen  # raises if there is no server: that is no deviation
     for numbers, sent, function in CHECKS:
         if wanted := only.intersection(numbers):
             try:
@@ -255,7 +255,7 @@ def check_server(subject: Subject, only: set[int]) -> list[Result]:
     return found
 
 
-# -- the URI, and what one stream consists of ------------------------------------------------------------------
+# -- the URI, and the messages of one stream -------------------------------------------------------------------
 
 
 @check(8, 9, 10, 13, 15, 16, sent="nothing: the URI is read")
@@ -279,7 +279,7 @@ def _packed_are_right(wire: Wire) -> bool | None:
     return all(announced == came for announced, came in found) if found else None
 
 
-#: Items -> whether a stream is right; None: there is no occasion.
+#: Items -> function that says whether a stream is right; None: there is no occasion.
 STREAM: dict[tuple[int, ...], Callable[[Wire], bool | None]] = {
     (1, 24): lambda w: bool(w.untagged) and all(len(each) >= 5 and each[0] < 2 for each in w.untagged),
     (11,): lambda w: w.free_data is not None if w.pairs else None,
@@ -388,7 +388,7 @@ def second_request(subject: Subject) -> Found:
 
 
 def lending(*numbers: int, sent: str) -> Callable[[Callable[[Subject, Wire], Found]], None]:
-    """Enter a check of what a client does that holds all bodies of a stream."""
+    """Decorator: add a check with a client that holds all bodies of a stream."""
 
     def enter(function: Callable[[Subject, Wire], Found]) -> None:
         def run(subject: Subject) -> Found:
@@ -416,15 +416,15 @@ def connection_stays(subject: Subject, wire: Wire) -> Found:
 
 
 def _holding(goes: bool, subject: Subject, wire: Wire) -> Found:
-    """Whether bodies in shared memory stay as they are while four other clients read."""
+    """Whether bodies in shared memory stay unchanged while four other clients read."""
     if wire.memory is None or (goes and wire.uris[-1].scheme == "ucx"):
         return None, "UCX unmaps memory with the connection"
     held = wire.lent()
     before = [bytes(each.body) for each in held]
     if goes:
         wire.__exit__()
-    time.sleep(MOMENT)  # the server may not have heard of it
-    subject.serves_on(4)  # at once, so that all of its free memory near the beginning is used
+    time.sleep(MOMENT)  # the server needs time to see the end of the connection
+    subject.serves_on(4)  # at the same time, so that they use all free memory near the beginning
     same = [bytes(each.body) == old for each, old in zip(held, before, strict=True)]
     if not goes:
         wire.free(wire.addresses)
@@ -434,7 +434,7 @@ def _holding(goes: bool, subject: Subject, wire: Wire) -> Found:
 lending(72, sent="nothing is freed, and four other clients read")(functools.partial(_holding, False))
 lending(86, sent="the client goes, its memory stays mapped, and four others read")(functools.partial(_holding, True))
 
-#: Item, what a client does with what it holds, and how; the server goes on.
+#: Actions of a client with memory that it holds: item, description and function. The server must keep serving.
 FREEING: tuple[tuple[int, str, Callable[[Wire], None]], ...] = (
     (74, "free_data of 7 bytes", lambda wire: wire.send_freed(bytes(7))),
     (75, "all addresses, backwards, in one message", lambda wire: wire.free(wire.addresses[::-1])),

@@ -1,4 +1,4 @@
-"""Messages that a client receives, and what it must do with them: the table of the conformance check and the tests.
+"""Messages for a client, and the required result: the table of the conformance check and the tests.
 
 Streams are written in words: ``S`` is the schema, ``M1`` and ``B1`` metadata and body of batch 1, ``P1`` its body as
 pairs of address and length, ``E3`` the end of the metadata at number 3, ``=02`` an untagged message in hexadecimal,
@@ -21,13 +21,13 @@ from arrowipc.types import dictionary, field, int8, int64, null, utf8
 
 #: A tag (None: untagged) and the bytes of a message.
 Sent = tuple[int | None, bytes]
-#: Where the body of batch 1 is in the shared memory: segment 1, behind 64 bytes.
+#: The place of batch 1's body in the shared memory: segment 1, behind 64 bytes.
 BEHIND = 64
 ADDRESS = (1 << 48) + BEHIND
 
 PLAIN = Schema([field("x", int64()), field("s", utf8())], {"key": "value"})
 WORDS = Schema([field("d", dictionary(int8(), utf8()))])
-#: Name -> schema, batches, options of a writer.
+#: Name of a stream -> its schema, batches, options of the writer.
 STREAMS: dict[str, tuple[Schema, list[dict[str, list[Any]]], dict[str, Any]]] = {
     "plain": (PLAIN, [{"x": [1, None, 3], "s": ["a", "", "ccc"]}, {"x": [4], "s": ["é"]}], {}),
     "empty": (PLAIN, [], {}),
@@ -45,11 +45,11 @@ class Vector(NamedTuple):
     means: str
     messages: tuple[Sent, ...]
     values: dict[str, list[Any]] | None  #: None: the client must end with an error
-    is_lost: bool = False  #: the server is gone behind the last message
+    is_lost: bool = False  #: the server disconnects after the last message
 
     @property
     def name(self) -> str:
-        """str: number of the item, and the words."""
+        """str: number of the item, and `words`."""
         return f"{self.item:03} {self.words}".strip()
 
     @property
@@ -58,7 +58,8 @@ class Vector(NamedTuple):
         return " P" in self.words
 
 
-#: Item, words, batches that are read (None: refused), what it means. "lost": the server goes behind the last message.
+#: Item, words, number of batches that the client must read (None: it must fail; negative: the first one so many times),
+#: meaning. "lost": the server disconnects after the last message.
 ROWS: tuple[tuple[int, str, int | None, str], ...] = (
     (24, "S M1 B1 M2 B2 E3", 2, "a stream: a schema, two batches, the end of the metadata"),
     (2, "S0 M1 B1 E2", 1, "the schema is in its encapsulated frame, FFFFFFFF and a length"),
@@ -125,7 +126,7 @@ ROWS: tuple[tuple[int, str, int | None, str], ...] = (
 
 @functools.cache
 def _stream(name: str) -> tuple[list[Any], list[dict[str, list[Any]]]]:
-    """Messages of a stream, and its batches."""
+    """Return the messages of a stream of `STREAMS`, and its batches."""
     schema, batches, options = STREAMS[name]
     given = [RecordBatch.from_pydict(each, schema) for each in batches]
     return list(messages_of(given, schema=schema, **options)), batches
@@ -133,12 +134,12 @@ def _stream(name: str) -> tuple[list[Any], list[dict[str, list[Any]]]]:
 
 @functools.cache
 def memory() -> bytes:
-    """Return the shared memory of the vectors: the body of batch 1 at its place."""
+    """Return the contents of the shared memory: the body of batch 1 at its place."""
     return bytes(BEHIND) + bytes(_stream("plain")[0][1].body)
 
 
 def _pairs(variant: str) -> bytes:
-    """Return the body of batch 1 as pairs."""
+    """Return the body of batch 1 as pairs, in a correct or a wrong variant."""
     message = _stream("plain")[0][1]
     places = list(struct.iter_unpack("<2Q", write_pairs(message, ADDRESS)[16:]))
     if variant == "whole":
@@ -158,7 +159,7 @@ def _pairs(variant: str) -> bytes:
 
 
 def _sent(word: str) -> Iterator[Sent]:
-    """Yield what a word stands for."""
+    """Yield the messages of a word."""
     word, _, place = word.partition("@")
     kind, rest = word[0], word[1:]
     messages = _stream("plain")[0]
@@ -187,7 +188,7 @@ def _sent(word: str) -> Iterator[Sent]:
 
 
 def _values(words: str, batches: int | None) -> dict[str, list[Any]] | None:
-    """Return what a client reads."""
+    """Return the values that a client must read; None if it must fail."""
     if batches is None:
         return None
     schema, found, _ = STREAMS[words[1:] if words[:1] == "*" else "plain"]
@@ -197,7 +198,7 @@ def _values(words: str, batches: int | None) -> dict[str, list[Any]] | None:
 
 @functools.cache
 def vectors() -> tuple[Vector, ...]:
-    """Return all of them."""
+    """Return all vectors."""
     made = []
     for item, words, batches, means in ROWS:
         sent = tuple(each for word in words.removesuffix("lost").split() for each in _sent(word))
@@ -206,7 +207,7 @@ def vectors() -> tuple[Vector, ...]:
 
 
 def as_json() -> str:
-    """Return the vectors for programs in any language: what is in tests/data/dissociated, whose README describes it."""
+    """Return the vectors for programs in any language: a file in tests/data/dissociated, whose README describes it."""
     rows = [
         {
             "name": each.name,

@@ -1,5 +1,5 @@
-"""Memory whose pieces a peer reads: addresses instead of bytes.
+"""Memory that a peer reads by itself: it is sent addresses instead of bytes.
 
-``segments`` keeps the books about what is lent, ``arena`` lends shared memory, ``receiving`` is where the bytes of a
-peer go, ``address_pairs`` reads and writes what a message says of them, ``device_bodies`` leaves bodies on a device.
+``segments`` counts which memory is lent, ``arena`` lends shared memory, ``receiving`` allocates memory for a peer's
+bytes, ``address_pairs`` reads and writes bodies that are addresses, ``device_bodies`` leaves bodies on a device.
 """

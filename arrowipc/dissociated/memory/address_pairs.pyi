@@ -1,4 +1,4 @@
-"""Bodies that are told of instead of sent; see ``dissociated/memory/address_pairs.pyx``."""
+"""Bodies that are sent as addresses; see ``dissociated/memory/address_pairs.pyx``."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, final

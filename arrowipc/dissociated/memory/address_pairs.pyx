@@ -1,8 +1,8 @@
-"""Bodies that are told of instead of sent: pairs of an address and a length for every buffer (body type 1).
+"""Bodies that are sent as pairs of an address and a length for every buffer (body type 1).
 
-Dissociated IPC, "Data Stream Sequence". An address is whatever both sides agree on: an offset into shared memory, or a
-position in the memory of the peer. `Pairs` follows none: they are compared with the memory that the caller has.
-`Lease` is such memory, given back by its last reader.
+See Dissociated IPC, "Data Stream Sequence". Both sides agree on the meaning of an address: an offset into shared
+memory, or a position in the memory of the peer. `Pairs` checks addresses against the memory that the caller passes,
+and reads nothing else. `Lease` is memory that is given back when nothing reads it any more.
 """
 
 cimport cython
@@ -26,16 +26,16 @@ cdef enum:
     ALIGNMENT = 64
 
 cdef enum:
-    # Ways to tell whose pairs these are: one pair for each buffer, in order, ...
+    # Ways to assign pairs to buffers: one pair for each buffer, in order, ...
     ONE_EACH = 4
-    NO_PADDING = 1      # ... where pairs of address 0 only fill up what is before them
-    FILLED = 2          # ... where buffers of no bytes have none
+    NO_PADDING = 1      # ... but pairs of address 0 are padding, and skipped
+    FILLED = 2          # ... but empty buffers have no pair
 
-cdef uint64_t MOST = <uint64_t> 1 << 62     # bytes that sums of lengths and addresses stay far below
+cdef uint64_t MOST = <uint64_t> 1 << 62     # limit for lengths and their sum, so that sums cannot overflow
 
 
 cdef int open_buffers(Message message, BatchHeader* out) except -1:
-    """The Buffer vector of a RecordBatch or DictionaryBatch message."""
+    """Find the Buffer vector of a RecordBatch or DictionaryBatch message."""
     if not find_batch(message, out):
         raise FormatError(f"a {message.kind} message has no buffers")
     return 0
@@ -46,10 +46,10 @@ cdef inline void store_u64(uint8_t* out, uint64_t value) noexcept nogil:
 
 
 def write_pairs(Message message not None, uint64_t address):
-    """Return the body of type 1 that says: the packed body of `message` lies at `address`.
+    """Return the body of type 1 for a packed body of `message` at `address`.
 
-    One pair per Buffer of the metadata. Where the buffers lie one behind the other, lengths reach up to the next
-    buffer, so that the pairs put together are the packed body too, padding included; empty buffers are (0, 0).
+    It has one pair per Buffer of the metadata. If buffers follow each other, lengths reach up to the next buffer, so
+    that the joined pairs are the packed body, too, padding included; empty buffers are (0, 0).
     """
     cdef BatchHeader header
     cdef bytes out
@@ -84,7 +84,10 @@ def write_pairs(Message message not None, uint64_t address):
 
 
 def write_places(Message message not None, memory, uint64_t address):
-    """Return the body of type 1 that says where the buffers of `message` lie, or None: not all of them lie there."""
+    """Return the body of type 1 with the places of `message`'s buffers in `memory`; None if not all are inside it.
+
+    `address` is the address of the first byte of `memory`.
+    """
     cdef Source held = Source(memory)
     cdef Pieces pieces = message.in_pieces()
     cdef BatchHeader header
@@ -107,7 +110,7 @@ def write_places(Message message not None, memory, uint64_t address):
     for i in range(pieces.count):
         part = &pieces.parts[i]
         if part.prefixed:
-            return None                     # its length stands in front of it, and nowhere in that memory
+            return None                     # the length before a compressed buffer is not in `memory`
         size = <uint64_t> part.size
         place = <uint64_t> part.data - low if size else 0
         if size and (<uint64_t> part.data < low or size > room or place > room - size):
@@ -122,23 +125,23 @@ def write_places(Message message not None, memory, uint64_t address):
 
 @cython.final
 cdef class Pairs:
-    """The body of type 1 of one message, as it arrived: checked in itself, and in nothing else.
+    """The body of type 1 of one message, as it arrived: only its own consistency is checked.
 
-    A pair of address 0 stands for padding, unless it is that of a buffer that is not empty. Some servers say the length
-    of the body in place of the sum of the lengths.
+    A pair of address 0 stands for padding, unless it belongs to a buffer that is not empty. Some servers send the
+    length of the body instead of the sum of the lengths.
     """
 
     cdef Source source
     cdef readonly int64_t count
-    cdef readonly int64_t body_length   # by the metadata; -1: not known
+    cdef readonly int64_t body_length   # according to the metadata; -1 if not known
     cdef readonly uint64_t total        # bytes of all pairs
-    cdef readonly uint64_t start        # the lowest address of a pair that is no padding, 0: there is none
+    cdef readonly uint64_t start        # the lowest address of a pair that is not padding; 0 if there is none
     cdef readonly uint64_t end          # one past the highest byte
-    cdef uint64_t low                   # the same for the message at hand
+    cdef uint64_t low                   # the same for the pairs that belong to buffers of the current message
     cdef uint64_t high
 
     def __cinit__(self, data, int64_t body_length=-1):
-        # A copy: what was checked here must still be there when it is followed.
+        # Copy the bytes: they must not change after they were checked.
         cdef Source source = Source(bytes(memoryview(data)))
         cdef uint64_t count, claimed, address, length, total = 0
         cdef int64_t i
@@ -188,7 +191,7 @@ cdef class Pairs:
 
     @property
     def addresses(self):
-        """list of int: what has to be freed, each as often as it was given; padding has not."""
+        """list of int: the addresses to free, one for each pair that is not empty or padding; they may repeat."""
         cdef int64_t i
         return [self.address(i) for i in range(self.count) if self.length(i) and self.address(i)]
 
@@ -204,10 +207,10 @@ cdef class Pairs:
         return Pairs(out)
 
     def message(self, metadata, memory, uint64_t address, limits=None):
-        """Return the `Message` whose buffers are those of the pairs, without copying them where that is possible."""
+        """Return the `Message` whose buffers are at the pairs' places in `memory`; copy them only if necessary."""
         cdef Source held = Source(memory)
         cdef BatchHeader header
-        # A copy of the metadata, also of bytes: the places of its buffers may have to change.
+        # Copy the metadata, even if they are bytes: the offsets of its buffers may be changed.
         copied = bytes(memoryview(metadata))
         cdef Message message = open_apart(copied, b"", limits)
         cdef int64_t claimed = message.envelope.body_length
@@ -219,7 +222,7 @@ cdef class Pairs:
         self.check_inside(held, address)
         if matched:
             self.follow(&header, matched, True)
-            # The metadata says where its buffers lie in here from now on.
+            # The offsets in the metadata now refer to this span.
             message.body_owner = Source(self.span(held, address))
             message.body_bytes = (<Source> message.body_owner).data
             message.envelope.body_length = (<Source> message.body_owner).size
@@ -227,9 +230,9 @@ cdef class Pairs:
         return message_of(copied, self.joined(held, address), limits)
 
     cdef int assign(self, const BatchHeader* header) noexcept nogil:
-        """Which pair is that of which buffer: the first of the ways to tell that gives each buffer all its bytes.
+        """Return the first way to assign pairs to buffers that gives each buffer all its bytes.
 
-        0: none does, so the pairs can only be the packed body in pieces.
+        0 if there is none: then the pairs can only be the packed body in pieces.
         """
         cdef int way
         for way in range(ONE_EACH, ONE_EACH + 4):
@@ -240,9 +243,9 @@ cdef class Pairs:
         return 0
 
     cdef int check_whole(self, const BatchHeader* header, int64_t claimed) except -1:
-        """Whether the pairs can be the packed body in pieces, though they are not those of its buffers."""
+        """Raise unless the pairs can be the packed body in pieces; they do not fit its buffers."""
         cdef int64_t i, length
-        # As many as there are buffers, and one too short, is a mistake; only all of the body says otherwise.
+        # If there are as many pairs as buffers, one that is too short is an error, unless all are the whole body.
         if self.count == header.buffers.count and <int64_t> self.total != claimed:
             for i in range(self.count):
                 length = load_i64(header.buffers.data + Buffer_SIZE * i + Buffer_length)
@@ -254,7 +257,7 @@ cdef class Pairs:
         return 0
 
     cdef bint follow(self, const BatchHeader* header, int way, bint put) noexcept nogil:
-        """Go over buffers and pairs side by side: do they fit? With `put`, tell the metadata where each buffer is."""
+        """Return whether pairs and buffers fit each other; with `put`, write each buffer's offset to the metadata."""
         cdef int64_t i, k = 0, length
         cdef uint8_t* buffer
         for i in range(header.buffers.count):
@@ -275,7 +278,7 @@ cdef class Pairs:
         return self.passed_over(k, way) == self.count
 
     cdef int64_t passed_over(self, int64_t k, int way) noexcept nogil:
-        """The next pair from `k` on that can be that of a buffer."""
+        """Return the next pair, from `k` on, that can belong to a buffer."""
         while k < self.count and ((way & FILLED and self.length(k) == 0)
                                   or (way & NO_PADDING and self.address(k) == 0 and self.length(k))):
             k += 1
@@ -290,17 +293,17 @@ cdef class Pairs:
         return 0
 
     cdef object span(self, Source held, uint64_t address):
-        """The memory from the lowest to the highest byte."""
+        """Return the memory from the lowest to the highest byte."""
         return held.part(<int64_t> (self.low - address), <int64_t> (self.high - self.low)) if self.high else b""
 
     cdef object joined(self, Source held, uint64_t address):
-        """The bytes of all pairs, one behind the other, and zeros for padding."""
+        """Return the bytes of all pairs, joined, with zeros for padding."""
         cdef Memory memory
         cdef uint64_t size
         cdef int64_t i, at = 0
         if self.in_a_row():
             return self.span(held, address)
-        # No more than was checked to be there: pairs that share bytes could ask for any amount of memory.
+        # Pairs that share bytes could require any amount of memory: allow the memory that was checked, plus padding.
         if self.total > self.high - self.low + <uint64_t> ALIGNMENT * <uint64_t> self.count:
             raise FormatError(f"{self.count:,} pairs that are no buffers of their own have {self.total:,} bytes, and "
                               f"the memory that they speak of only {self.high - self.low:,}: they overlap")
@@ -326,16 +329,16 @@ cdef class Pairs:
         return True
 
 
-# -- memory that belongs to somebody else, and goes back -----------------------------------------------------
+# -- memory that belongs to the peer, and is given back ------------------------------------------------------
 
 
 @cython.final
-@cython.no_gc   # a collector that finalises cycles in any order could return what the others still read
+@cython.no_gc   # a garbage collector that finalises a cycle in any order could return memory that others still read
 cdef class Lease:
     """A readable stretch of memory; `returned(token)` is called once, when nothing points into it any more.
 
-    That may happen in any thread and in the middle of anything, a collection of garbage included: `returned` must
-    neither block nor raise. ``queue.SimpleQueue.put`` is made for this.
+    That may happen in any thread and at any moment, also during garbage collection: `returned` must neither block nor
+    raise. ``queue.SimpleQueue.put`` is suitable.
     """
 
     cdef Py_buffer view

@@ -1,7 +1,7 @@
-"""Shared memory that bodies are placed in: segments that clients map, each a sealed memfd.
+"""Shared memory for bodies: segments that clients map, each a sealed memfd.
 
-An address is the number of a segment times 2^48 plus an offset in it. Of a segment that is let go of (see
-`segments`) the kernel keeps the pages for whoever still maps them.
+An address is the number of a segment times 2^48 plus an offset in it. When a segment is released (see `segments`),
+the kernel keeps its pages as long as a process maps them.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from arrowipc.decode.framing import Message
 
 OFFSET_BITS = 48
-#: What a segment begins with when its server has let go of it, where no body lies: clients can do so too.
+#: The first bytes of a segment after its server has released it: then clients can release it, too. No body is there.
 GONE = b"arrowipc: is gone"
-#: Segments have numbers of 16 bits; one that is let go of leaves its number to others.
+#: Segments have numbers of 16 bits; the number of a released segment is used again.
 NUMBERS = 1 << 16
 
 # Of <linux/fcntl.h> and <linux/memfd.h>; Python knows only some of them.
 F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE = 0x01, 0x02, 0x04, 0x10
 MFD_NOEXEC_SEAL = 0x08
-#: The size is final, and nobody but us writes: clients cannot map the memory writable.
+#: The size is final, and only this process writes: clients cannot map the memory writable.
 SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE
 
 
 class MemfdSegment(Segment):
     """A sealed memfd, mapped for writing.
 
-    Forked processes do not inherit the map: nobody but us shall be able to write into what clients read.
+    Forked processes do not inherit the map: only this process may write into memory that clients read.
     """
 
     fd: int
@@ -57,15 +57,15 @@ class MemfdSegment(Segment):
         except BaseException:
             self._end()
             raise
-        # Not from offset 0 on: address 0 means zeros to readers of pairs.
+        # Bodies begin behind GONE.
         super().__init__(number << OFFSET_BITS, size, len(GONE))
-        #: The map that messages read, of a segment that is held.
+        #: The read-only map, for a segment that is held.
         self.readable: memoryview | None = None
-        #: Pages before this address exist.
+        #: Pages before this address are allocated.
         self._prepared = self.address
 
     def take(self, size: int) -> BodyMemory | None:
-        """See `Segment.take`; notes which pages of the block do not exist yet."""
+        """See `Segment.take`; record which pages of the block are not allocated yet."""
         block = super().take(size)
         if block is not None:
             block.fresh = max(block.start, self._prepared)
@@ -73,8 +73,8 @@ class MemfdSegment(Segment):
         return block
 
     def write(self, message: Message, block: BodyMemory) -> None:
-        """See `Segment.write`; asks for memory, for touching pages that cannot be had ends the process."""
-        assert self._writable is not None  # whoever writes is counted in `writers`
+        """See `Segment.write`; allocate pages first: writing to pages without memory would kill the process."""
+        assert self._writable is not None  # the caller is counted in `writers`, so the segment is open
         start, missing = block.start - self.address, block.start + block.size - block.fresh
         if missing > 0:
             os.posix_fallocate(self.fd, block.fresh - self.address, missing)
@@ -82,13 +82,13 @@ class MemfdSegment(Segment):
             message.copy_body_into(part)
 
     def map_readable(self) -> memoryview:
-        """Return the segment as this process and its children may read it."""
+        """Return a read-only map of the segment, which forked children inherit."""
         return memoryview(mmap.mmap(self.fd, self.size, prot=mmap.PROT_READ))
 
     def close(self) -> None:
-        """See `Segment.close`; clients are told by what it begins with."""
+        """See `Segment.close`; write GONE for the clients."""
         if self.known and self._writable is not None:
-            with contextlib.suppress(OSError):  # touching a page that cannot be had would end the process
+            with contextlib.suppress(OSError):  # writing to a page without memory would kill the process
                 os.posix_fallocate(self.fd, 0, len(GONE))
                 self._writable[: len(GONE)] = GONE
         self._writable = self.readable = None
@@ -134,12 +134,12 @@ class Arena(SegmentedMemory[MemfdSegment]):
     def _told(self, segment: MemfdSegment, connection: Connection, pairs: bytes, addresses: Sequence[int]) -> Placed:
         return Placed(pairs, addresses, (segment.fd,) if self._introduces(segment, connection) else ())
 
-    # -- bodies that stay --
+    # -- held bodies --
 
     def hold(self, messages: Iterable[Message], sparing: bool = False) -> list[Message]:
-        """See `OfferedMemory.hold`: the bodies get their own segment; bodies in the arena stay there.
+        """See `OfferedMemory.hold`: the bodies get their own segment; bodies that are in the arena stay there.
 
-        Batches that are decoded from the messages are served from there too.
+        Batches that are decoded from the messages are also served from there.
         """
         given = list(messages)
         least = max(1, self._least_bytes if sparing else 1)
@@ -152,7 +152,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
 
     @contextlib.contextmanager
     def _new_held(self, size: int, sparing: bool) -> Iterator[MemfdSegment]:
-        """Make a segment for bytes that are held; nothing else uses it, and it can be written."""
+        """Make a segment for held bodies only; it can be written inside the `with` block."""
         if self._pid != os.getpid():
             raise UsageError("this arena belongs to the process that this one was forked from")
         with self._lock:
@@ -178,7 +178,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
                 self._end_write(segment)
 
     def _hold_one(self, segment: MemfdSegment, message: Message) -> Message:
-        """Copy a body into its own block; the memory that readers get keeps that alive."""
+        """Copy a body into its own block, and return a message over it; a `Lease` frees the block at the end."""
         size = message.body_length
         with self._lock:
             block = segment.take(size)
@@ -212,8 +212,8 @@ class Arena(SegmentedMemory[MemfdSegment]):
         return self._told(segment, connection, pairs, addresses)
 
     def _end_held(self) -> None:
-        """See `SegmentedMemory`: finalisers may run anywhere, so those of messages only leave an address."""
-        while not self._dropped.empty():  # under the lock, so that nobody else takes what is there
+        """See `SegmentedMemory`. Finalisers may run anywhere, so a `Lease` only puts its address into a queue."""
+        while not self._dropped.empty():  # the caller holds the lock, so no other thread takes an entry in between
             self._end((self._dropped.get_nowait(),))
 
 
@@ -221,12 +221,12 @@ def _memfd(owner: Segment) -> tuple[int, weakref.finalize[Any, Any]]:
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         return registered(owner, os.memfd_create, "arrowipc", flags | MFD_NOEXEC_SEAL)
-    except OSError:  # Linux before 6.3 does not know the last one
+    except OSError:  # Linux before 6.3 does not know MFD_NOEXEC_SEAL
         return registered(owner, os.memfd_create, "arrowipc", flags)
 
 
 def _seal(fd: int) -> None:
-    """Make the size final, and writing ours alone (Linux before 5.1 cannot do the latter)."""
+    """Make the size final, and let only this process write (Linux before 5.1 cannot do the latter)."""
     try:
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
     except OSError:

@@ -1,4 +1,4 @@
-"""Batches on devices; see ``dissociated/memory/device_bodies.pyx``."""
+"""Batches whose bodies are on a device; see ``dissociated/memory/device_bodies.pyx``."""
 
 from collections.abc import Callable
 from typing import Any, Literal, Self, TypeAlias, final

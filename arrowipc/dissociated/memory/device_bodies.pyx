@@ -1,7 +1,7 @@
-"""Bodies in memory that the CPU must not touch: taken apart and passed on by arithmetic on addresses, never read.
+"""Bodies in memory that the CPU must not read: they are decoded and passed on by arithmetic on addresses.
 
-Metadata is host memory, so a batch on a device is known down to the place of every buffer without a look at any of
-them. What cannot be known so, such as compressed bodies, is an `UnsupportedError`.
+Metadata is in host memory, so the place of every buffer of a batch on a device is known without reading any of
+them. If bytes of the body would be needed, as for compressed bodies, that is an `UnsupportedError`.
 """
 
 cimport cython
@@ -31,21 +31,21 @@ cdef object needs_reading(str what):
 
 @cython.final
 cdef class DeviceMemory:
-    """Some bytes on a device, by their address. Nothing here reads them.
+    """Some bytes on a device, given by their address; nothing here reads them.
 
-    It has the buffer protocol, so that messages can be made of it; whoever reads such a buffer on the CPU is ended by
-    the system if the device's memory is not the CPU's too.
+    It has the buffer protocol, so that messages can be made of it; reading such a buffer on the CPU kills the process
+    if the CPU has no access to the device's memory.
 
     Parameters
     ----------
     address, nbytes : int
     device_type : int
-        Of the Arrow C device interface: 1 CPU, 2 CUDA, 3 CUDA host, 10 ROCm, ...
+        As in the Arrow C device interface: 1 CPU, 2 CUDA, 3 CUDA host, 10 ROCm, ...
     device_id : int
     sync_event : int
-        Address of the event to wait for before reading, 0: none.
+        Address of the event to wait for before reading; 0: none.
     owner : object
-        Keeps the memory, and the event, as long as anything points there.
+        Keeps the memory and the event alive as long as anything points to them.
     """
 
     cdef readonly uint64_t address
@@ -77,7 +77,7 @@ cdef DeviceMemory NOWHERE = DeviceMemory(0, 0, ARROW_DEVICE_CPU)
 
 
 cdef bytes read_by(object read_device, uint64_t address, int64_t nbytes):
-    """Copy bytes from the device, in the way that the caller knows."""
+    """Copy bytes from the device with a function of the caller."""
     data = bytes(read_device(address, nbytes)) if nbytes else b""
     if len(data) != nbytes:
         raise UsageError(f"read_device returned {len(data):,} bytes where {nbytes:,} were asked for")
@@ -91,11 +91,11 @@ cdef bytes read_by(object read_device, uint64_t address, int64_t nbytes):
 cdef class DeviceBatch:
     """A record batch whose buffers are on a device.
 
-    A `DeviceDecoder` makes them of messages. They are handed over with ``__arrow_c_device_array__``, sent on as
-    `messages`, and copied to the CPU with `to_host` and not otherwise.
+    A `DeviceDecoder` makes them from messages. They are exported with ``__arrow_c_device_array__``, sent on as
+    `messages`, and copied to the CPU only by `to_host`.
     """
 
-    cdef RecordBatch columns        # its extents are addresses on the device: never given to anybody who reads
+    cdef RecordBatch columns        # its extents are addresses on the device: never passed to code that reads them
     cdef DeviceMemory where         # the device, and the event
     cdef object schema_message
     cdef list dictionary_messages
@@ -131,17 +131,17 @@ cdef class DeviceBatch:
 
     @property
     def device_id(self):
-        """int: which of the devices of that type, -1: there is only one."""
+        """int: number of the device among those of its type; -1: there is only one."""
         return self.where.device_id
 
     @property
     def sync_event(self):
-        """int: address of the event to wait for before reading, 0: none."""
+        """int: address of the event to wait for before reading; 0: none."""
         return self.where.sync_event
 
     @property
     def messages(self):
-        """list of Message: schema, dictionaries and batch. For transports that send memory of the device."""
+        """list of Message: schema, dictionaries and batch, for transports that send memory of the device."""
         return [self.schema_message, *self.dictionary_messages, self.message]
 
     @property
@@ -171,7 +171,7 @@ cdef class DeviceBatch:
         Raises
         ------
         FormatError
-            What was copied is not what the format allows.
+            The copied bytes break the format.
         """
         cdef StreamDecoder decoder = StreamDecoder(None, validate)
         event = None
@@ -195,7 +195,7 @@ cdef class DeviceBatch:
 
 
 cdef object on_host(Message message, object read_device):
-    """The same message with its body copied from the device."""
+    """Return the same message with its body copied from the device."""
     cdef int32_t i
     cdef list out = []
     cdef Pieces pieces = message.in_pieces()
@@ -216,13 +216,13 @@ cdef class DeviceDecoder:
     """DeviceDecoder(limits=None, memory=None)\n--\n\n
     Decodes messages whose bodies are `DeviceMemory`, in the order of their stream, without reading the bodies.
 
-    Stands in for a `StreamDecoder` wherever messages come one by one. Bodies in memory of the CPU may be among them.
+    It can replace a `StreamDecoder` wherever messages come one by one. Some bodies may be in memory of the CPU.
 
     Parameters
     ----------
     limits : Limits, optional
     memory : DeviceMemory, optional
-        What bodies lie in that are not `DeviceMemory` themselves but point there: parts that pairs tell of.
+        The memory of bodies that are not `DeviceMemory` themselves, but point into it: bodies sent as pairs.
     """
 
     cdef StreamDecoder stream
@@ -237,7 +237,7 @@ cdef class DeviceDecoder:
 
     @property
     def schema(self):
-        """Schema of the batches: None before it arrived."""
+        """Schema of the batches; None before it has arrived."""
         return self.stream.schema
 
     def decode_next(self, Message message not None):
@@ -254,7 +254,7 @@ cdef class DeviceDecoder:
             The metadata breaks the format, or the order of messages.
         UnsupportedError
             The body would have to be read: it is compressed, in the other byte order, or not aligned, a dictionary
-            grows, or nobody has counted the nulls.
+            grows, or nulls were not counted.
         """
         cdef DeviceMemory where = self.place_of(message)
         if message.envelope.kind in (MessageHeader_RecordBatch, MessageHeader_DictionaryBatch):
@@ -275,12 +275,12 @@ cdef class DeviceDecoder:
         return BatchRead(DeviceBatch(event.batch, where, self.schema_message, dictionaries, message))
 
     def release(self):
-        """Let go of dictionaries and of what arrived last; batches stay valid."""
+        """Release the dictionaries and the last message; batches stay valid."""
         self.dictionaries = {}
         self.stream.release()
 
     cdef DeviceMemory place_of(self, Message message):
-        """On which device the body of a message is."""
+        """Return the memory, and so the device, of a message's body."""
         cdef DeviceMemory memory
         cdef Source source
         cdef object found = None
@@ -302,7 +302,7 @@ cdef class DeviceDecoder:
 
 
 cdef DeviceMemory common_device(DeviceMemory one, DeviceMemory other):
-    """Where both are: an array of the device interface is on one device, and waits for one event."""
+    """Return the device and event of both; the device interface allows only one device and one event per array."""
     if one.nbytes == 0:
         return other
     if other.nbytes == 0:

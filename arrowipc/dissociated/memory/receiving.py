@@ -1,4 +1,4 @@
-"""Memory that receives bodies: room for what a peer announces, and for what is copied from its memory."""
+"""Memory that receives bodies: for bytes that a peer announces, and for bytes that are copied from its memory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.connection import Reads
     from arrowipc.dissociated.memory.address_pairs import Pairs
 
-#: What bodies, and buffers that are fetched one by one, begin at multiples of.
+#: The alignment of bodies, and of buffers that are fetched one by one.
 ALIGNMENT = 64
-#: Made once: that takes longer than to read a small body.
+#: Made once, because making it takes longer than reading a small body.
 DEFAULT = Limits()
 FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
@@ -28,9 +28,9 @@ def rounded(size: int, to: int = ALIGNMENT) -> int:
 
 
 def announced(peer: str, length: int, limits: Limits) -> memoryview:
-    """Return writable memory for bytes that have not arrived: pages come with what is written to them.
+    """Return writable memory for bytes that have not arrived yet; pages are only allocated when they are written.
 
-    Up to `Limits.read_ahead` it is memory that was used before, whose pages exist.
+    Up to `Limits.read_ahead` bytes, it comes from the allocator, whose memory may have been used before.
     """
     if length <= limits.read_ahead:
         return memoryview(aligned_buffer(length))
@@ -40,7 +40,7 @@ def announced(peer: str, length: int, limits: Limits) -> memoryview:
         raise LimitError(f"{peer} announces {length:,} bytes, more than there is room for") from None
 
 
-#: Address at the peer, length, and position in memory of ours.
+#: Address in the peer's memory, length, and position in the target.
 Place = tuple[int, int, int]
 
 
@@ -52,16 +52,16 @@ def copied(
     reads: Reads | None,
     copy: Callable[[Sequence[Place], memoryview], None],
 ) -> Message:
-    """Return a message whose body ``copy(places, target)`` copies from a peer, or those parts that `reads` asks for."""
+    """Return a message whose body ``copy(places, target)`` copies from a peer: all of it, or the parts in `reads`."""
     if pairs.total >= pairs.body_length + ALIGNMENT:
         raise FormatError(f"the pairs have {pairs.total:,} bytes, and the body {pairs.body_length:,}")
     places, moved, at = [], [], 0
     for address, length in pairs.places:
-        moved.append(ALIGNMENT + at if address else 0)  # address 0 is no place: those are zeros
+        moved.append(ALIGNMENT + at if address else 0)  # address 0 stands for zeros, not for a place
         if address:
             places.append((address, length, at))
             at += rounded(length)
-    # Room for all of it, as the lengths ask for: pages that nobody reads stay untouched.
+    # Allocate memory for the whole body: pages that are not read are never touched.
     target = announced(peer, at, limits or DEFAULT)
     here = pairs.moved(moved)
     message = None
@@ -69,7 +69,7 @@ def copied(
         message = here.message(metadata, target, ALIGNMENT, limits)
         stretches = reads(message, target)
         if stretches is None:
-            message = None  # it may have been put together of what is not there yet
+            message = None  # it may contain joined bytes that were not copied yet: make it again
         else:
             places = list(_cut(places, stretches))
     copy(places, target)
@@ -77,7 +77,7 @@ def copied(
 
 
 def _cut(places: Sequence[Place], stretches: Sequence[tuple[int, int]]) -> Iterator[Place]:
-    """Yield the parts of places that are in given ranges of our memory."""
+    """Yield the parts of places whose positions are in the ranges `stretches`."""
     wanted = sorted(stretches)
     first = 0
     for address, length, at in places:
@@ -94,7 +94,7 @@ def _cut(places: Sequence[Place], stretches: Sequence[tuple[int, int]]) -> Itera
 
 
 def in_a_row(places: Sequence[Place]) -> list[Place]:
-    """Return the places with those joined that follow each other at both ends, but for padding in between."""
+    """Join places that follow each other both at the peer and in the target, with at most padding in between."""
     joined: list[Place] = []
     for address, length, at in places:
         if joined:

@@ -1,8 +1,8 @@
-"""Segments of memory for bodies, and the counts of which client reads what.
+"""Segments of memory for bodies, and the counts of leases that clients hold.
 
-* What a client gave back is used again, because pages that exist are many times faster than fresh ones.
-* What a client took along when it went is never used again, because it may still read: it is *retired*. A
-  segment with retired memory takes no more bodies, and is let go of when nothing in it is held any more.
+* Memory that a client gave back is used again, because pages that exist are many times faster than fresh ones.
+* Memory that a client held when it disconnected is never used again, because it may still read: it is *retired*. A
+  segment with retired memory takes no more bodies, and is released when nothing in it is held any more.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 class Ranges:
-    """Which bytes from `start` to `end` are free.
+    """The free ranges of bytes from `start` to `end`.
 
-    The lowest range that is large enough is taken: then the pages in use are few, and often the same ones.
+    `take` uses the lowest range that is large enough, so that few pages are in use, and often the same ones.
     """
 
     def __init__(self, start: int, end: int) -> None:
         self._free = [(start, end)] if start < end else []
 
     def take(self, size: int) -> int | None:
-        """Return where `size` bytes are that are free no longer; None: there is no such range."""
+        """Take `size` bytes and return their start; None if no free range is large enough."""
         for index, (start, end) in enumerate(self._free):
             if end - start >= size:
                 if end - start == size:
@@ -45,7 +45,7 @@ class Ranges:
         return None
 
     def give(self, start: int, size: int) -> None:
-        """Make bytes free that were taken."""
+        """Free bytes that were taken."""
         end = start + size
         index = bisect_right(self._free, (start, end))
         if index < len(self._free) and self._free[index][0] == end:
@@ -56,22 +56,22 @@ class Ranges:
 
 
 class BodyMemory:
-    """Memory of one body."""
+    """A block of memory for one body."""
 
     __slots__ = ("fresh", "leases", "retired", "size", "start")
 
     def __init__(self, start: int, size: int) -> None:
         self.start: int = start
         self.size: int = size
-        #: Pairs that clients were told of and have not given back, and one for a body that is held.
+        #: Number of pairs that clients were sent and have not given back, plus one for a body that is held.
         self.leases: int = 0
         self.retired: bool = False
-        #: From here on it has pages that nobody has touched yet; used by segments that have to ask for them.
+        #: Address from which pages are not allocated yet; only some segments use it.
         self.fresh: int = start
 
 
 class Segment(ABC):
-    """Base of memory that is lent block by block and released as a whole; counts its holders."""
+    """Base of memory that is lent block by block and released as a whole; counts its leases."""
 
     def __init__(self, address: int, size: int, head: int) -> None:
         self.address = address
@@ -79,18 +79,18 @@ class Segment(ABC):
         self.ranges: Ranges = Ranges(rounded(address + head), address + size)
         self.blocks: dict[int, BodyMemory] = {}
         self._starts: list[int] = []
-        #: No more bodies go in: some memory is retired, or all is held.
+        #: It takes no more bodies: some memory is retired, or all is held.
         self.is_shut: bool = False
-        #: All of it belongs to bodies that messages hold (`OfferedMemory.hold`).
+        #: It contains only bodies that messages hold (`OfferedMemory.hold`).
         self.is_held = False
         self.retired: int = 0
-        #: Bodies that are being copied into it.
+        #: Number of bodies that are being copied into it.
         self.writers = 0
-        #: Connections that know how to get there.
+        #: Connections whose clients have access to it.
         self.known: weakref.WeakSet[Connection] = weakref.WeakSet()
 
     def take(self, size: int) -> BodyMemory | None:
-        """Return a new block; None: there is no room."""
+        """Return a new block; None if there is no room."""
         size = rounded(size)
         start = self.ranges.take(size)
         if start is None:
@@ -100,7 +100,7 @@ class Segment(ABC):
         return block
 
     def find(self, address: int) -> BodyMemory | None:
-        """Return the block that contains a byte."""
+        """Return the block that contains an address."""
         index = bisect_right(self._starts, address) - 1
         if index < 0:
             return None
@@ -108,7 +108,7 @@ class Segment(ABC):
         return block if address < block.start + block.size else None
 
     def end_leases(self, block: BodyMemory, count: int = 1) -> None:
-        """End leases of a block; with the last one its memory is free, or retired."""
+        """End leases of a block; after the last one, its memory is free, or retired."""
         block.leases -= count
         self.is_shut |= block.retired
         if block.leases:
@@ -122,7 +122,7 @@ class Segment(ABC):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing in it is held any more, and nothing will be."""
+        """Whether nothing in it is held any more, and no more bodies are put in."""
         return self.is_shut and not self.blocks
 
     @abstractmethod
@@ -130,43 +130,43 @@ class Segment(ABC):
         """Copy a body into a block."""
 
     def close(self) -> None:  # noqa: B027 - some is gone with its last reference
-        """Let go of the memory; it lives on where clients have mapped it."""
+        """Release the memory; it lives on where clients have mapped it."""
 
 
 SegmentT = TypeVar("SegmentT", bound=Segment)
 
 
 class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
-    """Base of memory that consists of segments, which are made when there is no room in those that exist."""
+    """Base of memory that consists of segments; a new one is made when there is no room in the others."""
 
     def __init__(self, capacity: int, segment_bytes: int, least_bytes: int) -> None:
         self._capacity = capacity
         self._segment_bytes = min(segment_bytes, capacity)
         self._least_bytes = least_bytes
         self._lock = threading.Lock()
-        #: By their addresses.
+        #: The segments by their addresses.
         self._segments: dict[int, SegmentT] = {}
-        self._pid = os.getpid()  # a forked child has the books, and not the memory
+        self._pid = os.getpid()  # a forked child has a copy of the counts, but not the memory
         self._closed = False
 
-    # -- what kinds of memory differ in --
+    # -- methods that subclasses override --
 
     def _make(self, size: int) -> SegmentT:
-        """Return a new segment; OSError or MemoryError: there is none."""
+        """Return a new segment; raise OSError or MemoryError if that is impossible."""
         raise MemoryError
 
     def _segment_at(self, address: int) -> SegmentT | None:
-        """Return the segment that contains a byte."""
+        """Return the segment that contains an address."""
         return next(iter(self._segments.values()), None)
 
     def _told(self, segment: SegmentT, connection: Connection, pairs: bytes, addresses: Sequence[int]) -> Placed:
-        """Return what to send for a body that was placed, with what the client needs to get to its segment."""
+        """Return the data to send for a body that was placed, and what the client needs for access to its segment."""
         return Placed(pairs, addresses)
 
     def _end_held(self) -> None:
         """End the leases of bodies whose messages are gone; the caller holds the lock."""
 
-    # -- bodies go in --
+    # -- lending --
 
     def place(self, message: Message, connection: Connection) -> Placed | None:
         if message.body_length < self._least_bytes or self._pid != os.getpid():
@@ -177,7 +177,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
             if reserved is None:
                 return None
             segment, block = reserved
-            block.leases = 1  # ours, while the body is copied
+            block.leases = 1  # of this call, while the body is copied
             segment.writers += 1
         addresses: Sequence[int] = ()
         try:
@@ -185,7 +185,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
             pairs = write_pairs(message, block.start)
             addresses = Pairs(pairs).addresses
         except OSError:
-            block.retired = True  # not to be used again: some of its pages could not be had
+            block.retired = True  # never used again: there was no memory for some of its pages
         finally:
             with self._lock:
                 block.leases += len(addresses)
@@ -194,7 +194,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
         return self._told(segment, connection, pairs, addresses) if addresses else None
 
     def _reserve(self, size: int) -> tuple[SegmentT, BodyMemory] | None:
-        """Find room for a body, in a segment that is there or in a new one."""
+        """Find room for a body, in an existing segment or in a new one."""
         if self._closed or size == 0:
             return None
         for segment in self._segments.values():
@@ -204,7 +204,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
         return (new, block) if new is not None and (block := new.take(size)) else None
 
     def _new_segment(self, size: int) -> SegmentT | None:
-        """Make a segment for a body; if there is no room, it replaces unused segments."""
+        """Make a segment for a body; if the capacity is reached, release unused segments first."""
         needed = rounded(size + 2 * ALIGNMENT, mmap.PAGESIZE)
         if needed > self._capacity:
             return None
@@ -230,14 +230,14 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
         return segment
 
     def _introduces(self, segment: SegmentT, connection: Connection) -> bool:
-        """Whether a client has to be told how to get to a segment, which counts as done."""
+        """Whether a client has no access to a segment yet; it counts as having access from now on."""
         with self._lock:
             if connection in segment.known:
                 return False
             segment.known.add(connection)
             return True
 
-    # -- bodies come back --
+    # -- taking back --
 
     def release(self, addresses: Sequence[int]) -> None:
         self._come_back(addresses, retire=False)
@@ -252,7 +252,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
                 self._end(addresses, retire)
 
     def _blocks(self, addresses: Iterable[int]) -> Iterator[tuple[SegmentT, BodyMemory, int]]:
-        """Yield the blocks at addresses, and how many in a row are in each: wide batches have thousands of them."""
+        """Yield the blocks at addresses, each with a count of consecutive addresses: wide batches have thousands."""
         segment: SegmentT | None = None
         block: BodyMemory | None = None
         start = end = count = 0
@@ -286,15 +286,15 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
             self._let_go(segment)
 
     def _let_go(self, segment: SegmentT) -> None:
-        # Who still writes into it lets go of it afterwards.
+        # If a thread still writes into it, that thread releases it afterwards.
         if not segment.writers and self._segments.get(segment.address) is segment:
             del self._segments[segment.address]
             segment.close()
 
     def close(self) -> None:
-        """Offer no more; clients and messages keep what they have."""
+        """Offer no more memory; clients and messages keep the memory that they hold."""
         if self._pid != os.getpid():
-            return  # nor may a child wait for a lock that somebody held when it was forked
+            return  # a child must not wait for a lock that a thread held when it was forked
         with self._lock:
             self._closed = True
             for segment in list(self._segments.values()):

@@ -1,1 +1,1 @@
-"""Drivers of the one protocol: how its messages get from one process to another."""
+"""Transports of the protocol: they bring its messages from one process to another."""

@@ -1,8 +1,8 @@
-"""Runs of messages in the framing of `sockets`: many small ones are written, and read, together.
+"""Runs of messages in the framing of `sockets`: many small messages are written, and read, together.
 
-A run is what a stream sends over one connection when nothing else comes in between: a header and the metadata of a
-message, a header and its body, then the next message. Reading stops at whatever else there is, and at what is broken:
-that is read one by one, which says what is wrong with it.
+A run is the usual sequence of a stream over one connection: a header and the metadata of a message, a header and its
+body, then the next message. Reading stops at anything else, and at invalid input: `SocketConnection.receive` handles
+these message by message, and reports errors.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -23,13 +23,13 @@ cdef enum:
     UNTAGGED = 0
     TAGGED = 1
     ALIGNMENT = 64
-    SMALL = 1 << 13         # bytes of a stretch that are copied sooner than told to the system
+    SMALL = 1 << 13         # up to so many bytes, copying a stretch is faster than passing it to the system call
 
 cdef uint64_t NUMBERS = <uint64_t> 1 << 32
 
 
 cdef struct Found:
-    # A message of a run, both parts whole.
+    # A message of a run, of which both parts are complete.
     const uint8_t* metadata
     int64_t metadata_size
     const uint8_t* body
@@ -39,7 +39,7 @@ cdef struct Found:
 
 cdef inline bint find_message(const uint8_t* at, const uint8_t* end, uint64_t number, int64_t most,
                               Found* out) noexcept nogil:
-    """Whether message `number` lies at `at`, metadata of at most `most` bytes and packed body."""
+    """Whether message `number` is complete at `at`: at most `most` bytes of metadata, then a packed body."""
     cdef int64_t left = end - at - HEAD, size
     if (left < HEADER or load_u64(at) != UNTAGGED or load_u64(at + 8) != 0 or at[HEADER] != 1
             or load_u32(at + HEADER + 1) != number):
@@ -66,9 +66,9 @@ cdef inline int64_t room_for(int64_t size) noexcept nogil:
 
 
 def read_run(stage, int64_t start, int64_t end, uint32_t number, limits=None):
-    """Return the messages from `number` on that lie one behind the other in ``stage[start:end]``.
+    """Return the consecutive messages, from `number` on, at the start of ``stage[start:end]``, and their end.
 
-    They are copied to memory of their own, where bodies are aligned: 64 KiB of input at most stay with a batch.
+    They are copied into one block of memory, with aligned bodies; a batch keeps this whole block, at most the stage.
     """
     cdef Source source = Source(stage)
     cdef LimitsData bounds
@@ -95,7 +95,7 @@ def read_run(stage, int64_t start, int64_t end, uint32_t number, limits=None):
     at = source.data + start
     last = start
     for i in range(count):
-        # Once more: what lies in the stage may change under a hostile caller, and what is copied does not.
+        # Check again: another thread may have changed the stage since the first loop.
         if not find_message(at, stop, (first + i) % NUMBERS, bounds.metadata_bytes, &found):
             break
         message = copied(memory, &found, room)
@@ -108,7 +108,7 @@ def read_run(stage, int64_t start, int64_t end, uint32_t number, limits=None):
 
 
 cdef Message copied(Memory memory, const Found* found, int64_t room):
-    """A message behind the others in `memory`; None: it is none that a run consists of."""
+    """Copy a message behind the others in `memory`; return None if it is not a valid message of a run."""
     cdef Message message = Message.__new__(Message)
     cdef Fault fault
     cdef uint8_t* metadata = memory.data + memory.size
@@ -117,7 +117,7 @@ cdef Message copied(Memory memory, const Found* found, int64_t room):
     if room_for(found.metadata_size) + room_for(found.body_size) > room - memory.size:
         return None
     memcpy(metadata, found.metadata, found.metadata_size)
-    # An encapsulated message's prefix would be skipped; who sends one is read one by one.
+    # Encapsulated metadata (with a prefix) are left to the general path.
     if load_u32(metadata) == 0xFFFFFFFF or open_message(metadata, found.metadata_size, &message.envelope, &fault) < 0:
         return None
     missing = message.envelope.body_length - found.body_size
@@ -144,7 +144,7 @@ cdef inline bint has_body(Message message) noexcept:
 
 
 cdef int64_t gathered_size(Message message, Pieces pieces, bint metadata, bint bodies) noexcept:
-    """Bytes of a message that `write_run` copies."""
+    """Return how many bytes of a message `write_run` copies."""
     cdef int64_t size = HEAD + message.metadata_size if metadata else 0
     cdef int32_t i
     if not bodies or not has_body(message):
@@ -160,10 +160,10 @@ cdef int64_t gathered_size(Message message, Pieces pieces, bint metadata, bint b
 
 
 cdef class _Gathering:
-    """What was copied so far, and what goes out: stretches of that, and those that are too large to copy."""
+    """The output of `write_run`: stretches of `memory`, into which small parts are copied, and large parts in place."""
     cdef Memory memory
     cdef uint8_t* at
-    cdef uint8_t* sent      # what was copied up to here is among the stretches
+    cdef uint8_t* sent      # bytes of `memory` before this are in `stretches` already
     cdef list stretches
 
     cdef int end_stretch(self) except -1:
@@ -203,15 +203,15 @@ cdef class _Gathering:
 
 
 def write_run(uint32_t number, list messages not None, bint metadata=True, bint bodies=True):
-    """Return what to send for messages of a stream, numbered from `number` on: views, one behind the other.
+    """Return the bytes to send for messages of a stream, numbered from `number` on, as consecutive views.
 
-    Small stretches are copied together; large ones stay where they are.
+    Small parts are copied together, large ones are not copied.
     """
     cdef _Gathering out = _Gathering.__new__(_Gathering)
     cdef Message message
     cdef int64_t size = 0
     cdef uint64_t first = number
-    # Held: another thread may put a body together meanwhile.
+    # Keep the pieces: another thread may join a body into one block meanwhile.
     cdef list held = [(<Message?> each).in_pieces() for each in messages]
     for message, pieces in zip(messages, held):
         size += gathered_size(message, pieces, metadata, bodies)

@@ -1,7 +1,7 @@
 """Body type 1 on one machine: bodies in memory that the client maps.
 
-The `remote_handle` of a URI says which: ``memfd`` (or none: file descriptors come with bodies),
-or ``file:/path``. All of it is for processes of one user.
+The `remote_handle` of a URI names the memory: ``memfd`` (or no handle), whose file descriptors come with the bodies,
+or ``file:/path``. Memory is shared only between processes of one user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from arrowipc.dissociated.connection import Reads
     from arrowipc.limits import Limits
 
-#: Without these, memory could become smaller than what was mapped, and touching the rest ends the process.
+#: Without these seals, memory could become smaller than its map, and reading behind its end would kill the process.
 FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW
 
 
@@ -34,8 +34,8 @@ FIXED_SIZE = F_SEAL_SHRINK | F_SEAL_GROW
 class FileMemory(OfferedMemory):
     """An IPC file (or stream) that both sides map: its bodies are used in place, without a copy.
 
-    A body whose buffers are in `mapping` is sent by reference, any other one inline. So serve `messages()`, or what is
-    read from `mapping`. The file must stay as it is; one that was replaced under its path is sent instead.
+    A body whose buffers are in `mapping` is sent by reference, any other body as bytes. So serve messages or batches
+    that were read from `mapping`. The file must not change; if it was replaced under its path, bodies are sent.
     """
 
     def __init__(self, path: Any, least_bytes: int = 32 << 10) -> None:
@@ -50,7 +50,7 @@ class FileMemory(OfferedMemory):
 
     @property
     def is_current(self) -> bool:
-        """bool: the file that was mapped is still at its path, unchanged."""
+        """bool: the mapped file is still at its path, unchanged."""
         try:
             return _identity(os.stat(self._path)) == self._identity
         except OSError:
@@ -72,7 +72,7 @@ class FileMemory(OfferedMemory):
         """See `OfferedMemory.abandon`: the file stays."""
 
     def close(self) -> None:
-        """See `OfferedMemory.close`: what was read of the file keeps its map."""
+        """See `OfferedMemory.close`: batches that were read from the map keep it."""
         self.mapping = memoryview(b"")
 
 
@@ -80,7 +80,7 @@ def _identity(info: os.stat_result) -> tuple[int, ...]:
     return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
-#: What each transport offers to clients on the same machine.
+#: Transport -> the memory that it offers to clients on the same machine.
 OFFERED: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory}
 
 
@@ -88,7 +88,7 @@ OFFERED: dict[str, type[OfferedMemory]] = {"shm": Arena, "file": FileMemory}
 
 
 def open_peer_memory(remote_handle: bytes | None, connection: Connection) -> PeerMemory:
-    """Return access to the memory that a server announces; nothing is touched before a body refers to it."""
+    """Return access to the memory that a server announces; it is not opened before a body refers to it."""
     kind, _, rest = (remote_handle or b"memfd").partition(b":")
     if kind == b"memfd" and not rest:
         return SegmentMemory(connection)
@@ -118,7 +118,7 @@ def _lent(
     addresses = pairs.addresses
     if not addresses:
         return pairs.message(metadata, b"", 0, limits)
-    # Without segments, address 0 may be a buffer's, and is not among those that `start` is the lowest of.
+    # In a file, a buffer may begin at address 0, which `start` ignores: then the range begins at 0.
     low, high = pairs.start - address if address else 0, pairs.end - address
     if low < 0 or high > len(memory):
         returned(addresses)
@@ -130,7 +130,7 @@ def _lent(
 
 
 class SegmentMemory(PeerMemory):
-    """Segments whose file descriptors come with the first body in each: mapped, and never written."""
+    """Segments whose file descriptors come with the first body in each; they are mapped read-only."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -145,7 +145,7 @@ class SegmentMemory(PeerMemory):
                     f"the memory of one body is one segment, with one file descriptor; found {len(handles)} "
                     f"of them, and {len(pairs.places)} buffers"
                 )
-            # Those that the server let go of would keep pages that nobody else has any more.
+            # Drop segments that the server has released: their maps would keep memory that is no longer used.
             there = {n: each for n, each in self._segments.items() if each[: len(GONE)] != GONE}
             there[pairs.start >> OFFSET_BITS] = _map_sealed(handles[0])
             self._segments = there
@@ -168,7 +168,7 @@ class SegmentMemory(PeerMemory):
 
 
 def _map_sealed(handle: int) -> memoryview:
-    """Map memory that cannot become smaller: touching what is gone would end this process."""
+    """Map memory that cannot become smaller: reading behind its end would kill this process."""
     try:
         seals = fcntl.fcntl(handle, getattr(fcntl, "F_GET_SEALS", 1034))
     except OSError:
@@ -185,7 +185,7 @@ def _map_sealed(handle: int) -> memoryview:
 
 
 class MappedMemory(PeerMemory):
-    """A file that both sides map. Addresses are offsets in it."""
+    """A file that both sides map; addresses are offsets in it."""
 
     def __init__(self, path: str, connection: Connection) -> None:
         self._path = path
@@ -195,7 +195,7 @@ class MappedMemory(PeerMemory):
 
     def _open(self) -> mmap.mmap:
         check_user(self._connection)
-        # A pipe or a device must not make us wait.
+        # O_NONBLOCK: opening a pipe or a device must not wait.
         handle, end = registered(self, os.open, self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             info = os.fstat(handle)

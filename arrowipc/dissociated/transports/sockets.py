@@ -1,4 +1,4 @@
-"""TCP and Unix sockets: a framing of our own for tagged and untagged messages, versioned by a greeting.
+"""TCP and Unix sockets: arrowipc's own framing of tagged and untagged messages, versioned by a greeting.
 
 The protocol leaves framing to the transport. Both sides begin with the 8 bytes of `HELLO`; then each message
 has a header of 24 bytes (little-endian: u8 kind, 0 untagged, 1 tagged; u8 number of file descriptors; six
@@ -38,18 +38,18 @@ HELLO = b"arwipc" + struct.pack("<H", 1)
 HEADER = struct.Struct("<BBHIQQ")
 UNTAGGED, TAGGED, REFUSAL = 0, 1, 2
 
-#: What one read may bring at once: several small messages.
+#: Bytes that one read may return: several small messages.
 STAGE = 1 << 17
 #: Pieces of one sendmsg (IOV_MAX), and file descriptors that wait for their message (SCM_MAX_FD is 253).
 MOST_PIECES = 1024
 MOST_HANDLES = 16
-#: Bytes of a tagged message from a client: names of streams, and addresses that it gives back.
+#: Most bytes of a tagged message from a client: the name of a stream, or addresses that it gives back.
 MOST_ASKED = 16 << 20
 #: Seconds between attempts to connect to a Unix socket whose queue is full.
 RETRY = 0.005
 #: Seconds that a server waits for another one that is about to listen in the same folder.
 FOLDER_WAIT = 1.0
-#: Of a Unix socket, in each direction; the default of 200 KB costs a switch of threads every 50 us.
+#: Bytes of a Unix socket's send buffer; the default of 200 KB causes a thread switch every 50 us.
 SOCKET_BUFFER = 4 << 20
 
 
@@ -64,17 +64,17 @@ class SocketConnection(Connection):
         self._socket = sock
         self._process = os.getpid()
         self._limits = limits or Limits()
-        #: Bytes of a message, by its kind.
+        #: Most bytes of a message, by its kind.
         self._most = (self._limits.metadata_bytes + 64, (1 << 62) - 1 if longest is None else longest, 0)
         self._passes_handles = sock.family == socket.AF_UNIX
         self._outgoing: deque[tuple[list[memoryview], tuple[int, ...]]] = deque()
         self._unsent = 0
         self._stage = memoryview(bytearray(STAGE))
-        self._first = self._last = 0  # what is unread in the stage
-        self._uncut = False  # there may be a whole message
+        self._first = self._last = 0  # the range of unread bytes in the stage
+        self._uncut = False  # the stage may contain a complete message
         self._greeted = False
         self._handles: deque[int] = deque()
-        self._target: memoryview | None = None  # of a message that is longer than the stage
+        self._target: memoryview | None = None  # memory for a message that is longer than the stage
         self._filled = 0
         self._expected: tuple[int | None, tuple[int, ...]] = (None, ())
         self._reason: int | None = None
@@ -93,7 +93,7 @@ class SocketConnection(Connection):
             self._send_some()
 
     def send_messages(self, number: int, messages: list[Message], role: str = "both") -> None:
-        """See `Connection.send_messages`: small stretches go out together."""
+        """See `Connection.send_messages`: small stretches are sent together."""
         if self._closed:
             raise BrokenPipeError(f"{self.name}: the connection is closed")
         views = write_run(number, messages, role != "data", role != "meta")
@@ -103,7 +103,7 @@ class SocketConnection(Connection):
 
     def _queue(self, pieces: list[memoryview], size: int, handles: tuple[int, ...]) -> None:
         if self._outgoing and not handles and not self._outgoing[-1][1]:
-            self._outgoing[-1][0].extend(pieces)  # one system call for all of them
+            self._outgoing[-1][0].extend(pieces)  # so that one system call sends all of them
         else:
             self._outgoing.append((pieces, handles))
         self._unsent += size
@@ -156,7 +156,7 @@ class SocketConnection(Connection):
     def progress(self) -> None:
         if self._closed:
             return
-        # What the peer said before it went is still to be read; who sends on learns of it from `send`.
+        # If the peer is gone, its last messages must still be read; the next `send` raises the error.
         with contextlib.suppress(ConnectionError):
             self._send_some()
         while not self._inbox:
@@ -181,7 +181,7 @@ class SocketConnection(Connection):
         return (self._ended or self._closed) and not self._inbox and not self._uncut
 
     def _receive_some(self) -> bool:
-        """Read once; False: nothing is there now."""
+        """Read once; return False if nothing has arrived."""
         try:
             if self._target is not None:
                 count = self._read(self._target[self._filled :])
@@ -222,13 +222,13 @@ class SocketConnection(Connection):
                 received = array.array("i")
                 received.frombytes(data[: len(data) - len(data) % received.itemsize])
                 self._handles.extend(received)
-        # The kernel drops what finds no room; the others must not pile up without a message that wants them.
+        # The kernel drops descriptors for which there is no room; the others must not pile up without a message.
         if flags & socket.MSG_CTRUNC or len(self._handles) > MOST_HANDLES:
             raise FormatError(f"{self.name} sent more file descriptors than the {MOST_HANDLES} that a message may have")
         return count
 
     def _cut(self) -> bool:
-        """Take a message out of the stage, or the beginning of a long one; False: more data is needed."""
+        """Take a message, or the beginning of a long one, out of the stage; return False if more data is needed."""
         held = self._last - self._first
         if not self._greeted:
             if held < len(HELLO):
@@ -246,14 +246,14 @@ class SocketConnection(Connection):
         kind, n_handles, zero, more_zeros, tag, length = HEADER.unpack_from(self._stage, self._first)
         self._check_header(kind, n_handles, zero or more_zeros, tag, length)
         start = self._first + HEADER.size
-        if kind == REFUSAL:  # whatever came behind it is of no interest
+        if kind == REFUSAL:  # anything after it is ignored
             self._reason, self._ended = tag, True
             self._first = self._last = 0
             return False
         here = min(length, self._last - start)
         if here < length <= STAGE - HEADER.size:
             return False
-        # Room first: where there is none, the handles are still among those that are closed in the end.
+        # Allocate first: if that fails, the handles are still in `_handles`, and closed in the end.
         data: Any = bytes(self._stage[start : start + here]) if kind == UNTAGGED and here == length else None
         if data is None:
             data = announced(self.name, length, self._limits)  # bodies have to be aligned
@@ -303,7 +303,7 @@ class SocketConnection(Connection):
         return self._last - self._first if self._target is None else len(self._target)
 
     def interrupt(self) -> None:
-        """See `Connection.interrupt`: nothing more is received, and the waiting thread closes the connection."""
+        """See `Connection.interrupt`: nothing more is received; the waiting thread sees the end of the connection."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RD)
 
@@ -321,7 +321,7 @@ class SocketConnection(Connection):
         return int(struct.unpack("3i", credentials)[1])
 
     def _drop(self) -> None:
-        """Close the file descriptors that were not taken."""
+        """Close the file descriptors of messages that are not complete."""
         while self._handles:
             os.close(self._handles.popleft())
         for handle in self._expected[1] if self._target is not None else ():
@@ -338,8 +338,8 @@ class SocketConnection(Connection):
                 for handle in frame.handles:
                     os.close(handle)
             self._inbox.clear()
-            # Closing alone would not wake a thread that waits on the descriptor. A forked child must not end
-            # what its parent still uses.
+            # Closing alone would not wake a thread that waits on the descriptor. A forked child must not shut down
+            # the connection that its parent still uses.
             if self._process == os.getpid():
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
@@ -363,7 +363,7 @@ class SocketListener(Listener):
         self._name = name
         self._limits = limits
         self._same_user = same_user
-        # A path is known here before it is bound: whatever comes in between, it goes with its server.
+        # Registered before the path is bound, so that an interrupt in between leaves no file behind.
         self._end = weakref.finalize(self, _end_listening, sock, remove, os.getpid())
 
     def accept(self) -> SocketConnection | None:
@@ -373,7 +373,7 @@ class SocketListener(Listener):
             return None
         try:
             tune(sock)
-        except OSError:  # it is gone already
+        except OSError:  # the client is gone already
             sock.close()
             return None
         name = f"the client {place(*address[:2])}" if address else f"a client of {self._name}"
@@ -402,7 +402,7 @@ class SocketListener(Listener):
 
 
 def _end_listening(sock: socket.socket, path: str | None, process: int) -> None:
-    # What is bound there is ours; it is no forked child's business.
+    # Remove the path only if this socket is bound to it, and only in the process that bound it, not in a forked child.
     if path is not None and process == os.getpid() and sock.getsockname() == path:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -410,14 +410,14 @@ def _end_listening(sock: socket.socket, path: str | None, process: int) -> None:
 
 
 def place(host: str, port: int) -> str:
-    """Return host and port as a URI has them."""
+    """Return host and port in the form of URIs."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def tune(sock: socket.socket) -> None:
-    """Set what fits messages: room for a good part of a body, or no waiting for more to send.
+    """Set a large send buffer for Unix sockets; for TCP, send at once, and detect dead hosts.
 
-    A host that has gone without a word is noticed some day; until then it holds its leases.
+    Until a dead host is detected, it holds its leases.
     """
     if sock.family == socket.AF_UNIX:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
@@ -439,7 +439,7 @@ def connect_tcp(host: str, port: int, limits: Limits | None = None, timeout: flo
 
 
 def listen_tcp(host: str, port: int, limits: Limits | None = None) -> SocketListener:
-    """Listen on a TCP port; 0: any free one."""
+    """Listen on a TCP port; 0 is any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with _saying(f"listening on tcp {place(host, port)}"):
         sock = socket.create_server((host, port), family=family)
@@ -469,7 +469,7 @@ def connect_unix(path: str, limits: Limits | None = None, timeout: float | None 
 
 
 def _connected(sock: socket.socket, address: str) -> bool:
-    """Connect; False: too many wait already. With a timeout, the kernel says so instead of waiting."""
+    """Connect; return False if the server's queue is full, which a socket with a timeout reports without waiting."""
     try:
         sock.connect(address)
     except BlockingIOError:
@@ -479,10 +479,10 @@ def _connected(sock: socket.socket, address: str) -> bool:
 
 @contextlib.contextmanager
 def _saying(what: str) -> Iterator[None]:
-    """Say in an OSError what was tried: those of sockets do not even name the address."""
+    """Add to an OSError what was tried: errors of sockets do not even name the address."""
     try:
         yield
-    except (OSError, ValueError) as error:  # ValueError: what can be no host and no path
+    except (OSError, ValueError) as error:  # ValueError: not a possible host or path
         if isinstance(error, TimeoutError) and error.errno is None:
             raise TimeoutError(f"{what}: {error}{LONGER}") from None
         if not isinstance(error, OSError) or error.errno is None:
@@ -491,7 +491,7 @@ def _saying(what: str) -> Iterator[None]:
 
 
 def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = False) -> SocketListener:
-    """Listen on a Unix socket at `path`; it may hold at most the socket of a server that is gone."""
+    """Listen on a Unix socket at `path`; there may be no file there but the socket of a server that is gone."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     remove = None if path.startswith("@") else path
     listener = SocketListener(sock, f"unix {path}", limits, same_user=same_user, remove=remove)
@@ -512,13 +512,13 @@ def listen_unix(path: str, limits: Limits | None = None, *, same_user: bool = Fa
 
 @contextlib.contextmanager
 def _alone_in(folder: str) -> Iterator[None]:
-    """Keep other servers from taking a path in a folder: a socket that was just bound does not answer yet."""
+    """Keep other servers from binding in a folder: between bind and listen, a socket looks like a left-over one."""
     try:
         directory = Descriptor(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
-        yield  # not to be read: binding will tell
+        yield  # an unreadable folder: bind will raise an error if necessary
         return
-    with directory, locked(directory.fileno(), FOLDER_WAIT):  # whoever holds the lock for longer is none of ours
+    with directory, locked(directory.fileno(), FOLDER_WAIT):  # a server holds the lock for a shorter time
         yield
 
 
@@ -543,6 +543,6 @@ def _is_left_over(path: str) -> bool:
             probe.connect(path)
     except ConnectionRefusedError:
         return True
-    except OSError:  # its queue is full, or it is not ours to ask
+    except OSError:  # its queue is full, or this user may not connect
         return False
     return False

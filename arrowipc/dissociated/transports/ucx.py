@@ -1,10 +1,10 @@
-"""UCX: tagged messages for bodies, active messages for metadata, over whatever connects two processes best.
+"""UCX: tagged messages for bodies, active messages for metadata, over the best connection between two processes.
 
-On the wire this is what the specification's reference example speaks: untagged messages are active messages
-with the id 0 and no header, each connection has a worker of its own on both sides, and clients ask by a
-synchronous tagged send. Both sides have to handle errors in the same mode. A client tries "peer" first, where
-UCX ends operations when a peer is lost. If that is refused, or not answered in a moment, it tries "none", too, which is
-the reference's mode: some servers drop the other one without a word.
+The messages are those of the specification's reference example: untagged messages are active messages with the
+id 0 and no header, each connection has its own worker on both sides, and clients ask with a synchronous tagged
+send. Both sides must use the same error handling mode. A client tries "peer" first, where UCX ends operations when
+a peer is lost. If that is refused, or not answered soon, it also tries "none", the mode of the reference example:
+some servers drop a connection of the other mode without an answer.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from arrowipc.limits import Limits
 if TYPE_CHECKING:
     from arrowipc.dissociated.uri import DissociatedUri
 
-#: Bytes of messages that are received side by side; others wait at the sender.
+#: Bytes of messages that are received at the same time; others wait at the sender.
 RECEIVED_AT_ONCE = 128 << 20
-#: Seconds that closing a connection waits for what is on its way.
+#: Seconds that closing a connection waits for messages that are being sent.
 LINGER = 0.5
-#: Seconds in which a thread goes on waiting for a peer that was busy; and how many such threads there may be.
+#: Seconds that a thread then waits for a busy peer; and the largest number of such threads.
 PATIENCE = 30.0
 LEAVING = threading.BoundedSemaphore(64)
-#: Seconds after which UCX is given a chance to do what no event told of.
+#: Seconds after which to progress UCX without an event: it does not report everything.
 POLL_INTERVAL = 0.02
-#: Seconds that a server has to answer one way to connect before the other one is tried, too.
+#: Seconds that a server has to answer in one mode before the other mode is tried, too.
 MODE_PATIENCE = 1.5
-#: How the second of these attempts calls itself, for servers of ours.
+#: The client id of the second attempt, which servers of arrowipc know.
 SECOND_ATTEMPT = int.from_bytes(b"arwipc 2", "little")
 
 
@@ -60,7 +60,7 @@ class UcxConnection(Connection):
         self._receives: set[ucx_worker.Operation] = set()
         self._receiving = 0
         self._expected: int | None = None
-        self._waiting: set[int] = set()  # threads that wait for `fileno` now
+        self._waiting: set[int] = set()  # ids of the threads that wait for `fileno`
 
     # -- sending --
 
@@ -86,7 +86,7 @@ class UcxConnection(Connection):
     def progress(self) -> None:
         if self._closed:
             return
-        self._wake_others()  # what they wait for may be taken in here
+        self._wake_others()  # this call may receive the message that they wait for
         self._step()
         if self.worker.failure and not self._ended:
             self._take_the_rest()
@@ -98,7 +98,7 @@ class UcxConnection(Connection):
             self.worker.signal()
 
     def _step(self) -> bool:
-        """Progress once; False: nothing happened."""
+        """Progress once; return False if nothing happened."""
         finished = self.worker.progress()
         for operation in finished:
             if operation in self._receives:
@@ -128,7 +128,7 @@ class UcxConnection(Connection):
         return found
 
     def _probe(self) -> ucx_worker.Operation | None:
-        """Take a tagged message that arrived: the body that is expected, else the first one."""
+        """Take a tagged message that has arrived: the body that is expected, else the first one."""
         if self._expected is not None:
             found = self.worker.probe(self._expected, SEQUENCE_MASK)
             if found is not None:
@@ -151,7 +151,7 @@ class UcxConnection(Connection):
         self._inbox.append(Frame(operation.tag, memoryview(operation.memory)))
 
     def _take_the_rest(self) -> None:
-        """Take what came before the peer went. What it still had to fetch from there never comes."""
+        """Receive the messages that arrived before the peer was gone; parts that are still at the peer are lost."""
         while self._step():
             pass
         self._ended = True
@@ -207,11 +207,11 @@ class UcxConnection(Connection):
             self._receives.clear()
 
     def _leave_later(self) -> bool:
-        """Hang up in a thread; False: there cannot be one more.
+        """Hang up in a thread; return False if no more threads are possible.
 
-        UCX tells a peer on this machine that a connection is gone only if the peer takes part or its process ends.
-        One that is busy for longer than `LINGER`, or that this very thread runs (the collector of garbage closes
-        what it finds in whatever thread it works), would keep its end for ever.
+        UCX reports the end of a connection to a peer on this machine only if the peer progresses or its process ends.
+        A peer that is busy for longer than `LINGER` would keep its end for ever. So would a peer that this same thread
+        drives, which happens when the garbage collector closes a connection.
         """
         if not LEAVING.acquire(blocking=False):
             return False
@@ -230,7 +230,7 @@ class UcxConnection(Connection):
             LEAVING.release()
 
     def _hang_up(self, seconds: float) -> bool:
-        """Wait until sent data arrives, and tell the peer that we close; False: the time was over first."""
+        """Wait until sent messages arrive, and tell the peer about the end; return False if time ran out before."""
         deadline = Deadline(seconds)
         worker = self.worker
         try:
@@ -244,17 +244,17 @@ class UcxConnection(Connection):
 
 
 def progress_until(workers: Sequence[ucx_worker.Worker], done: Callable[[], object], deadline: Deadline) -> None:
-    """Progress until something is done, or the deadline passed."""
+    """Progress until `done()` is true, or the deadline has passed."""
     while not done():
         for worker in workers:
             worker.progress()
-        # What this progress brought is seen a moment later.
+        # Check again: this progress may have completed the operation.
         if not done() and not wait_briefly(workers, deadline):
             return
 
 
 def wait_briefly(workers: Sequence[ucx_worker.Worker], deadline: Deadline) -> bool:
-    """Wait until something happens to one of the workers, or a moment; False: the deadline passed."""
+    """Wait until one of the workers has an event, at most POLL_INTERVAL; return False if the deadline has passed."""
     left = deadline.left
     if left and all(worker.arm() for worker in workers):
         poll = select.poll()
@@ -268,7 +268,7 @@ def wait_briefly(workers: Sequence[ucx_worker.Worker], deadline: Deadline) -> bo
 
 
 def packed_address(host: str, port: int) -> tuple[bytes, bool]:
-    """Return a host and port as a struct sockaddr, and whether that is one of IPv6."""
+    """Return a host and port as a struct sockaddr, and whether it is an IPv6 address."""
     family, _, _, _, where = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
     data = struct.pack("!H", where[1])
     if family == socket.AF_INET6:
@@ -300,7 +300,7 @@ def unpacked_name(address: bytes | None) -> str:
 
 
 class UcxListener(Listener):
-    """Waits for clients, as `listen_ucx` says."""
+    """Waits for clients; see `listen_ucx`."""
 
     def __init__(
         self,
@@ -336,7 +336,7 @@ class UcxListener(Listener):
             except OSError as error:
                 worker.close()
                 if not self._peer_errors or self._listener.client_id == SECOND_ATTEMPT:
-                    return None  # a client that tries both modes
+                    return None  # the client tries both modes
                 raise ConnectionAbortedError(
                     f'{unpacked_name(self._listener.peer)} and this server, whose error_mode is "peer", do not '
                     f'handle errors in the same way; the reference example wants error_mode="none": {error}'
@@ -370,7 +370,7 @@ def listen_ucx(
     memory: int = 0,
     least_bytes: int = 16 << 10,
 ) -> Endpoint:
-    """Begin to listen."""
+    """Begin to listen over UCX."""
     check_choice("error_mode", error_mode, ("peer", "none"))
     host, port = address
     listener = UcxListener(host, port, limits, error_mode=error_mode, remote_memory=memory > 0)
@@ -397,7 +397,7 @@ def connect_ucx(
 
 
 def _connect(shared: ucx_worker.Context, address: bytes, name: str, deadline: Deadline) -> ucx_worker.Worker:
-    """Connect in the mode "peer", then in both; returns the first worker whose connection stands, closes the other."""
+    """Connect in mode "peer", then in both; return the first worker that is connected, and close the other."""
     attempts: dict[ucx_worker.Worker, ucx_worker.Operation | None] = {}
     standing: list[ucx_worker.Worker] = []
 
@@ -413,7 +413,7 @@ def _connect(shared: ucx_worker.Context, address: bytes, name: str, deadline: De
             attempts[worker] = None
             worker.connect(address, peer_errors)
             attempts[worker] = worker.flush()
-            # The one that is not answered goes on beside the other: its server may only be busy.
+            # The first attempt continues during the second: its server may only be busy.
             progress_until(list(attempts), is_decided, end)
             if standing:
                 return standing[0]
@@ -423,7 +423,7 @@ def _connect(shared: ucx_worker.Context, address: bytes, name: str, deadline: De
                 each.close()
     if not is_decided():
         raise TimeoutError(f"{name} did not answer in {deadline.timeout:g} s{LONGER}")
-    # Nobody is there, or handles errors in another mode: which of UCX's errors tells, is not certain.
+    # No server listens, or it uses another mode; UCX's errors do not distinguish these cases reliably.
     raise ConnectionRefusedError(
         f"connecting to {name}: {worker.failure_text()}. Both ends need the same minor version of "
         f"UCX; this one has {'.'.join(map(str, load_library()))}"

@@ -1,4 +1,4 @@
-"""Where the UCX library is found, and one context of it per process and use."""
+"""Finding and loading of the UCX library, and its contexts: one per process and use."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from arrowipc.errors import UnsupportedError
 #: Environment variable: the path of the library to use.
 LIBRARY = "ARROWIPC_UCX_LIBRARY"
 SONAME = "libucp.so.0"
-#: Environment variables of UCX, read when the library is loaded: no handling of signals. They belong to
-#: the process, and UCX 1.13 would take five of them, later ones SIGHUP.
+#: Environment variables of UCX, read when the library is loaded, that turn off its signal handlers: UCX 1.13 would
+#: handle five of the process's signals, later versions SIGHUP.
 NO_SIGNALS = {"UCX_ERROR_SIGNALS": "", "UCX_DEBUG_SIGNO": "0"}
-#: In ``UCX_TLS``, a list of the transports that UCX may use: what stands for memory that two processes map.
+#: Names in ``UCX_TLS``, the list of transports that UCX may use, that allow memory shared by two processes.
 SHARED = frozenset({"all", "sm", "shm", "mm", "posix", "sysv", "xpmem"})
 
 _lock = threading.Lock()
@@ -26,10 +26,10 @@ _contexts: dict[tuple[bool, bool], ucx_worker.Context] = {}
 
 
 def load_library() -> tuple[int, int, int]:
-    """Load UCX, if that has not been done; returns its version.
+    """Load UCX if it is not loaded yet; return its version.
 
-    Looked for in this order: the path in ``ARROWIPC_UCX_LIBRARY``; a libucp that something else has loaded
-    already, for two in one process do not get along; wherever the system looks; the package ``libucx-cu12``.
+    The places are tried in this order: the path in ``ARROWIPC_UCX_LIBRARY``; a libucp that this process has already
+    loaded, because two in one process conflict; the system's search path; the package ``libucx-cu12``.
     """
     with _lock:
         found = ucx_worker.version()
@@ -49,7 +49,7 @@ def load_library() -> tuple[int, int, int]:
 
 
 def _load() -> None:
-    if sys.platform != "linux":  # elsewhere addresses and maps look otherwise
+    if sys.platform != "linux":  # other systems have other formats of addresses and maps
         raise UnsupportedError("UCX is used on Linux only")
     path = os.environ.get(LIBRARY)
     if path:
@@ -69,7 +69,7 @@ def _load() -> None:
 
 
 def _take_library(path: str, mode: int = 0) -> bool:
-    """Use a library; False: it cannot be loaded, or with RTLD_NOLOAD is not loaded yet."""
+    """Use a library; return False if it cannot be loaded, or, with RTLD_NOLOAD, is not loaded yet."""
     try:
         library = ctypes.CDLL(path, mode)
     except OSError:
@@ -99,7 +99,7 @@ def _settings(is_v6: bool) -> dict[str, str]:
     settings = {}
     names = os.environ.get("UCX_TLS", "all").removeprefix("^").split(",")
     if os.environ.get("UCX_TLS", "^").startswith("^") or not SHARED.isdisjoint(names):
-        # Else connections that report lost peers avoid shared memory. (A warning where there is none of it.)
+        # Otherwise connections in mode "peer" would not use shared memory. (UCX warns if it may not use any.)
         settings["MM_ERROR_HANDLING"] = "y"
     if is_v6:
         settings["AF_PRIO"] = "inet6"

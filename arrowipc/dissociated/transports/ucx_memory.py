@@ -1,7 +1,7 @@
-"""Bodies that UCX clients read by themselves (body type 1): mapped where memory is shared, else fetched.
+"""Bodies that UCX clients read by themselves (body type 1): mapped if memory can be shared, else copied.
 
 Addresses are those of the server's process. Its memory is one registered region, whose packed key is the
-`remote_handle`, as the specification has it.
+`remote_handle`, as in the specification.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class UcxSegment(Segment):
-    """A registered region; it is unregistered when the last reference to it goes."""
+    """A registered region; it is unregistered with the last reference to it."""
 
     def __init__(self, context: ucx_worker.Context, size: int) -> None:
         region = ucx_worker.Region(context, size)
@@ -40,7 +40,7 @@ class UcxSegment(Segment):
         self.memory: memoryview = memoryview(region)
 
     def end_leases(self, block: BodyMemory, count: int = 1) -> None:
-        """See `Segment.end_leases`; there is no other region, so this one goes on without what is retired."""
+        """See `Segment.end_leases`; there is no other region, so this one stays in use, except for retired memory."""
         super().end_leases(block, count)
         self.is_shut = False
 
@@ -50,9 +50,9 @@ class UcxSegment(Segment):
 
 
 class UcxArena(SegmentedMemory[UcxSegment]):
-    """Registered memory that bodies are put into, for as long as there is room.
+    """Registered memory for bodies; if there is no room, bodies are sent.
 
-    What a killed client held is not used again: bodies that find no room are sent.
+    Memory that a killed client held is not used again.
     """
 
     def __init__(self, context: ucx_worker.Context, capacity: int, least_bytes: int) -> None:
@@ -64,19 +64,19 @@ class UcxArena(SegmentedMemory[UcxSegment]):
         self.remote_handle: bytes = region.key
 
     def _new_segment(self, size: int) -> None:
-        return None  # its key would be in no URI
+        return None  # clients could not learn its key: the URI has only one
 
 
 # -- the client's side ---------------------------------------------------------------------------------------
 
-#: How often a key is opened to see what that maps.
+#: Attempts to open a key and find its mapping.
 ATTEMPTS = 3
-#: One key at a time is opened: what it maps is told by looking before and after.
+#: Held while a key is opened: its mapping is found by comparing the maps of the process before and after.
 _opening = threading.Lock()
 
 
 def shared_mappings() -> set[tuple[int, int]]:
-    """Return start and end of the memory that this process shares with others and may read."""
+    """Return start and end of the shared readable mappings of this process."""
     found: set[tuple[int, int]] = set()
     for line in Path("/proc/self/maps").read_text().splitlines():
         place, permissions = line.split(maxsplit=2)[:2]
@@ -87,9 +87,9 @@ def shared_mappings() -> set[tuple[int, int]]:
 
 
 class UcxPeerMemory(PeerMemory):
-    """The way into the memory of a server: in place where UCX maps it, else by copying from there.
+    """Access to the memory of a server: in place if UCX maps it, else by copying.
 
-    Mapped memory belongs to the server, which could shorten it: for servers that are trusted.
+    A server could shorten memory that is mapped, so it must be trusted.
     """
 
     def __init__(self, connection: UcxConnection, handle: bytes, timeout: float | None = None) -> None:
@@ -97,7 +97,7 @@ class UcxPeerMemory(PeerMemory):
         self._timeout = timeout
         self._handle = handle
         self._key: ucx_worker.RemoteKey | None = None
-        #: Where the memory of this process begins and ends that the key has mapped.
+        #: Start and end, in this process, of the memory that the key has mapped.
         self._mapped: list[tuple[int, int]] = []
 
     def message(
@@ -112,11 +112,11 @@ class UcxPeerMemory(PeerMemory):
             place = key.place(pairs.start)
             if place is None:
                 message = copied(self._connection.name, metadata, pairs, limits, reads, partial(self._fetch, key))
-                # Not after an error: what is still being fetched must not go back to the server.
+                # Not after an error: memory that is still being fetched must not be given back to the server.
                 returned(addresses)
                 return message
             size = pairs.end - pairs.start
-            if size > self._extent(place):  # UCX checks no address
+            if size > self._extent(place):  # UCX does not check addresses
                 raise FormatError(
                     f"the pairs speak of {size:,} bytes at address {pairs.start:#x} of {self._connection.name}, "
                     "which do not lie in the memory that its remote_handle opens"
@@ -125,7 +125,7 @@ class UcxPeerMemory(PeerMemory):
         return pairs.message(metadata, lease, pairs.start, limits)
 
     def _open(self, address: int) -> ucx_worker.RemoteKey:
-        """Open the key, and find what of this process's memory that maps."""
+        """Open the key, and find the memory that it maps in this process."""
         keys = []
         with _opening:
             for _ in range(ATTEMPTS):
@@ -134,18 +134,18 @@ class UcxPeerMemory(PeerMemory):
                 self._mapped = sorted(shared_mappings() - before)
                 if (place := key.place(address)) is None or self._extent(place):
                     break
-                # In between, another thread may have let go of a mapping whose place this one took. It is
-                # kept so that the next is elsewhere.
+                # No new mapping was found: perhaps it is at the place of one that another thread has just unmapped.
+                # Keep this key, so that the next one is mapped elsewhere.
                 keys.append(key)
         self._key = key
         return key
 
     def _extent(self, place: int) -> int:
-        """Return how many bytes the key has mapped from a place of this process on."""
+        """Return how many bytes the key has mapped from an address in this process on."""
         return next((end - place for start, end in self._mapped if start <= place < end), 0)
 
     def _fetch(self, key: ucx_worker.RemoteKey, places: Sequence[Place], target: memoryview) -> None:
-        """Copy what is at the places."""
+        """Copy the bytes at the places from the peer to `target`."""
         connection = self._connection
         deadline = Deadline(self._timeout, len(target) / SLOWEST)
         operations = [

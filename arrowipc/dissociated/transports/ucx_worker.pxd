@@ -1,13 +1,13 @@
-"""What we use of UCX's binary interface, version 1.13: structs, numbers and function types.
+"""The parts of UCX's binary interface, version 1.13, that arrowipc uses: structs, numbers and function types.
 
-Declared here and not taken from headers, so that nothing is needed to build us and one build serves every library from
-1.13 on: structs begin with a mask of the fields that are set, and later versions only add fields behind ours.
+They are declared here and not taken from headers, so that arrowipc is built without UCX, and one build works with any
+library from 1.13 on: structs begin with a mask of the fields that are set, and later versions only append fields.
 tests/dissociated/test_ucx.py compares sizes, places and numbers with the headers of installed libraries.
 """
 
 from libc.stdint cimport int8_t, intptr_t, uint32_t, uint64_t, uintptr_t
 
-# UCX's statuses are one byte; what a function returns has rubbish in the other bytes of its register.
+# UCX's statuses are one byte; the other bytes of the register with a function's result are undefined.
 ctypedef int8_t Status
 
 cdef enum:
@@ -116,7 +116,7 @@ ctypedef struct ucp_listener_conn_handler_t:
 ctypedef struct ucp_listener_params_t:
     uint64_t field_mask
     ucs_sock_addr_t sockaddr
-    ucp_listener_conn_handler_t accept_handler      # the older way, unused: of the same shape
+    ucp_listener_conn_handler_t accept_handler      # the older handler, not used; it has the same layout
     ucp_listener_conn_handler_t conn_handler
 
 ctypedef struct ucp_listener_attr_t:
@@ -148,7 +148,7 @@ ctypedef struct ucp_tag_recv_info_t:
     uint64_t sender_tag
     size_t length
 
-# Callbacks for receiving have other and more parameters, behind or in place of `user_data`: they are cast to this.
+# Callbacks for receiving have different parameters after `status`; they are cast to this type.
 ctypedef void (*send_callback)(void* request, Status status, void* user_data) noexcept nogil
 
 ctypedef struct ucp_request_param_t:
@@ -189,7 +189,7 @@ ctypedef struct ucp_mem_attr_t:
     size_t length
     int mem_type
 
-# The library's functions, by their names without "ucp_".
+# The library's functions; members have their names without the prefix ("ucp_" or "ucs_").
 cdef struct Ucp:
     void (*get_version)(unsigned int* major, unsigned int* minor, unsigned int* release) noexcept nogil
     const char* (*status_string)(Status status) noexcept nogil
@@ -241,5 +241,5 @@ cdef struct Ucp:
 
 
 cdef inline bint is_error(void* result) noexcept nogil:
-    """Whether a function that returns a request, or none, returned a status instead."""
+    """Whether the result of a function that returns a request or NULL is an error status."""
     return <uintptr_t> result >= <uintptr_t> <intptr_t> UCS_ERR_LAST

@@ -1,4 +1,4 @@
-"""The calls of UCX that a connection needs; see ``dissociated/transports/ucx_worker.pyx``."""
+"""The UCX calls that a connection needs; see ``dissociated/transports/ucx_worker.pyx``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, final

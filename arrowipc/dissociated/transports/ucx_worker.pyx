@@ -1,10 +1,9 @@
-"""The calls of UCX that a connection needs: the library and its contexts, workers, messages, memory, listeners.
+"""The UCX calls that a connection needs: the library and its contexts, workers, messages, memory, listeners.
 
-`ucx_library` finds the library when the program runs; nothing is linked. `ucx_worker.pxd` declares its binary
-interface.
+`ucx_library` finds the library at run time; nothing is linked. `ucx_worker.pxd` declares its binary interface.
 
-Every call returns at once; what takes longer is an `Operation` that `Worker.progress` completes. UCX's callbacks run
-without the interpreter inside that call: they write into C structs, and `progress` reads those afterwards.
+No call waits: a task that takes longer is an `Operation`, which `Worker.progress` completes. UCX's callbacks run inside
+that call and without the GIL: they write into C structs, which `progress` reads afterwards.
 """
 
 cimport cython
@@ -31,7 +30,7 @@ cdef extern from * nogil:
 # -- the library and its contexts ----------------------------------------------------------------------------
 
 cdef Ucp ucp                        # zeros: no library is loaded
-cdef int forks                      # of this process and its ancestors, since the library was loaded
+cdef int forks                      # number of forks, of this process and its ancestors, since the library was loaded
 
 
 cdef void count_fork() noexcept nogil:
@@ -52,10 +51,10 @@ FUNCTIONS = (
 
 
 def take_functions(list addresses not None):
-    """Call the functions at these addresses from now on: those that FUNCTIONS names, in its order."""
+    """Set the addresses of the library's functions, in the order of FUNCTIONS."""
     cdef Ucp found
     cdef void** slot = <void**> &found
-    # The struct is its functions one behind the other.
+    # The members of the struct are the functions in the same order.
     for address in addresses:
         slot[0] = <void*> <uintptr_t> address
         slot += 1
@@ -65,7 +64,7 @@ def take_functions(list addresses not None):
 
 
 def version():
-    """Return major, minor and release number of the library; None: none is loaded."""
+    """Return major, minor and release number of the library; None if none is loaded."""
     cdef unsigned int major, minor, release
     if ucp.get_version == NULL:
         return None
@@ -85,7 +84,7 @@ cdef dict ERRORS = {
 
 
 cdef object failure_of(Status status, str what):
-    """The exception that says that a call failed."""
+    """Return the exception for a call that failed."""
     return ERRORS.get(status, OSError)(f"{what}: {status_text(status)}")
 
 
@@ -96,10 +95,10 @@ cdef int check(Status status, str what) except -1:
 
 
 cdef class Context:
-    """What workers of one process share: the devices, and how they are used."""
+    """The common state of the workers of one process: devices and settings."""
 
     cdef void* handle
-    cdef int forks                  # when it was made
+    cdef int forks                  # the value of `forks` when it was made
 
     def __cinit__(self, settings, bint remote_memory):
         cdef void* config
@@ -122,7 +121,7 @@ cdef class Context:
             ucp.config_release(config)
 
     cpdef int check(self) except -1:
-        """Raise a `UsageError` if not this process made it but one that it was forked from."""
+        """Raise a `UsageError` if an ancestor of this process made it, before a fork."""
         if self.forks != forks:
             raise UsageError("UCX does not work in a process that was forked from the one that used it: connect "
                              "anew in a process that was started (spawn), or before anything uses UCX")
@@ -135,15 +134,15 @@ cdef class Context:
 
 cdef enum:
     ACTIVE_MESSAGE = 0          # the id of untagged messages
-    ROUNDS = 64                 # of progress while the interpreter waits
-    LAST_ROUNDS = 10_000        # of progress until a forced end of a connection counts as done
-    PACKED_KEY = 1 << 16        # more than any packed key
+    ROUNDS = 64                 # most rounds of progress in one call
+    LAST_ROUNDS = 10_000        # most rounds of progress to wait for the forced end of a connection
+    PACKED_KEY = 1 << 16        # more bytes than any packed key has
 
 
-# -- what callbacks write ------------------------------------------------------------------------------------
+# -- data of callbacks ---------------------------------------------------------------------------------------
 
 
-cdef struct Queued:                 # what a queue consists of: each of them begins like this
+cdef struct Queued:                 # an element of a queue: the structs below begin with the same field
     Queued* next
 
 cdef struct Queue:
@@ -152,10 +151,10 @@ cdef struct Queue:
 
 cdef struct Arrived:                # an untagged message
     Queued* next
-    void* descriptor                # of one that is still at the sender; NULL: its bytes follow this struct
+    void* descriptor                # of a message that is still at the sender; NULL: its bytes follow this struct
     size_t length
 
-cdef struct Ticket:                 # of an operation
+cdef struct Ticket:                 # the state of an operation
     Ticket* next
     Mailbox* mailbox
     PyObject* operation             # borrowed: the worker holds it until the ticket is finished
@@ -163,12 +162,12 @@ cdef struct Ticket:                 # of an operation
     Status status
     bint is_done
 
-cdef struct Mailbox:                # of a worker
+cdef struct Mailbox:                # the results of a worker's callbacks
     Queue arrived
     Ticket* finished
     Status failure                  # of the connection
 
-cdef struct ConnectionRequest:      # of a client, to a listener
+cdef struct ConnectionRequest:      # a client that wants to connect to a listener
     Queued* next
     void* handle
 
@@ -183,7 +182,7 @@ cdef void append(Queue* queue, Queued* last) noexcept nogil:
 
 
 cdef Queued* pop(Queue* queue) noexcept nogil:
-    """The first of a queue, to be freed; NULL: it is empty."""
+    """Remove and return the first element of a queue, which the caller frees; NULL if it is empty."""
     cdef Queued* first = queue.first
     if first != NULL:
         queue.first = first.next
@@ -227,7 +226,7 @@ cdef Status on_message(void* arg, const void* header, size_t header_length, void
     arrived.length = length
     arrived.descriptor = data if stays else NULL
     if not stays and length:
-        # With or without FLAG_DATA: the bytes are UCX's, and it wants them back.
+        # UCX owns the bytes, with or without FLAG_DATA, and takes them back when this function returns UCS_OK.
         memcpy(<uint8_t*> arrived + sizeof(Arrived), data, length)
     append(&mailbox.arrived, <Queued*> arrived)
     return UCS_INPROGRESS if stays else UCS_OK
@@ -246,29 +245,29 @@ cdef void on_connection_request(void* handle, void* queue) noexcept nogil:
 
 @cython.final
 cdef class Operation:
-    """Something that a worker was asked to do, or a message that arrived and can be received."""
+    """A task of a worker, or a message that has arrived and can be received."""
 
     cdef Ticket ticket
-    cdef void* handle               # of a message that waits: its length is known, and maybe not more is here
-    cdef Source held                # what the operation reads
-    cdef Py_buffer target           # what it writes
+    cdef void* handle               # of a message that waits to be received; its bytes may still be at the sender
+    cdef Source held                # the memory that the operation reads
+    cdef Py_buffer target           # the memory that it writes
     cdef bint has_target
     cdef bint is_send
     cdef readonly int64_t length
     cdef readonly object tag        # of a message that is received; None: untagged
-    cdef readonly object memory     # where that is put; at once, of an untagged message whose bytes are here
+    cdef readonly object memory     # of a received message; set at once for an untagged one whose bytes have arrived
 
     def is_done(self):
-        """Return whether it is over, well or not."""
+        """Return whether it has ended, successfully or not."""
         return self.ticket.is_done
 
     @property
     def status(self):
-        """int: below 0, it failed."""
+        """int: negative if it failed."""
         return self.ticket.status
 
     def failure(self, str what):
-        """Return the exception that says why it failed."""
+        """Return the exception for its failure."""
         return failure_of(self.ticket.status, what)
 
     def __dealloc__(self):
@@ -277,7 +276,7 @@ cdef class Operation:
 
 
 cdef Source gathered(stretches):
-    """What is to be sent as one piece: over a network, UCX takes four times as long to gather it itself."""
+    """Join stretches into one block for sending: over a network, UCX takes four times as long to gather them."""
     cdef list sources = []
     cdef Source source
     cdef Memory memory
@@ -310,17 +309,17 @@ cdef inline void use(ucp_request_param_t* param, Operation operation, void* call
 @cython.final
 @cython.no_gc_clear
 cdef class Worker:
-    """One end of one connection; a worker is never shared, for tags do not tell connections apart."""
+    """One end of one connection; connections never share a worker, because tags do not distinguish them."""
 
     cdef Context context
     cdef void* handle
     cdef void* ep
     cdef Mailbox mailbox
     cdef set outstanding
-    cdef list spent                 # keys that nobody reads through any more
+    cdef list spent                 # handles of keys that are no longer used, to be destroyed
     cdef bint peer_errors
-    cdef int64_t keys               # that somebody may read through
-    cdef readonly int64_t unsent    # bytes of messages that are not sent yet, at least 1 each
+    cdef int64_t keys               # number of keys in use
+    cdef readonly int64_t unsent    # bytes of messages that are not sent yet, plus 1 for each message
     cdef bint is_closed
 
     def __cinit__(self, Context context not None, uint64_t client_id=0):
@@ -382,7 +381,7 @@ cdef class Worker:
 
     @property
     def failure(self):
-        """int: the status that the connection broke with, 0: it did not."""
+        """int: the status with which the connection broke; 0 if it did not."""
         return self.mailbox.failure
 
     def failure_text(self):
@@ -391,7 +390,7 @@ cdef class Worker:
 
     @property
     def num_outstanding(self):
-        """int: operations that are under way."""
+        """int: number of operations that have begun and not ended."""
         return len(self.outstanding)
 
     # -- operations --
@@ -404,7 +403,7 @@ cdef class Worker:
         return operation
 
     cdef object started(self, Operation operation, void* result, str what):
-        """Keep an operation until it is over; returns it."""
+        """Return an operation; keep it alive until it has ended."""
         if result == NULL:
             operation.ticket.is_done = True
         elif is_error(result):
@@ -447,7 +446,7 @@ cdef class Worker:
         return self.started(operation, result, "UCX: sending")
 
     def probe(self, uint64_t tag, uint64_t mask):
-        """Take the first tagged message that has the bits `mask` of `tag` out of those that arrived; None: none has."""
+        """Take the first message that has arrived with a tag that equals `tag` in the bits `mask`; None if none has."""
         cdef ucp_tag_recv_info_t info
         cdef Operation waiting = self.begin()
         waiting.handle = ucp.tag_probe_nb(self.handle, tag, mask, 1, &info)
@@ -458,7 +457,7 @@ cdef class Worker:
         return waiting
 
     def untagged(self):
-        """Take the first untagged message that arrived; None: there is none. It is there if its `memory` is."""
+        """Take the first untagged message that has arrived, or return None; its bytes are here if it has `memory`."""
         cdef Arrived* arrived = <Arrived*> self.mailbox.arrived.first
         cdef Memory memory
         cdef Operation waiting = self.begin()
@@ -476,7 +475,7 @@ cdef class Worker:
         return waiting
 
     def refuse(self, Operation waiting not None):
-        """Do not receive an untagged message."""
+        """Discard an untagged message without receiving it."""
         cdef void* handle = waiting.handle
         self.check_open()
         if handle != NULL and waiting.tag is None:
@@ -484,7 +483,7 @@ cdef class Worker:
             ucp.am_data_release(self.handle, handle)
 
     def receive(self, Operation operation not None, memory):
-        """Begin to receive a message into `memory`, which has its length."""
+        """Begin to receive a message into `memory`, which must have its length."""
         cdef ucp_request_param_t param
         cdef void* handle = operation.handle
         cdef bint is_tagged = operation.tag is not None
@@ -525,7 +524,7 @@ cdef class Worker:
         return 0
 
     def flush(self):
-        """Begin to wait until everything that was sent has left; also tells when a connection stands."""
+        """Begin to wait until all sent messages have left; also used to wait until a connection is made."""
         cdef Operation operation = self.begin()
         cdef ucp_request_param_t param
         cdef void* result
@@ -537,7 +536,7 @@ cdef class Worker:
     # -- progress --
 
     def progress(self):
-        """Do what can be done now; returns the operations that are over since."""
+        """Do what is possible without waiting; return the operations that have ended since the last call."""
         cdef int i
         cdef Ticket* ticket
         cdef Operation operation
@@ -563,14 +562,14 @@ cdef class Worker:
         return finished
 
     def fileno(self):
-        """Return what is readable when something happened, after `arm`."""
+        """Return the descriptor that becomes readable at the next event, after `arm`."""
         cdef int descriptor
         self.check_open()
         check(ucp.worker_get_efd(self.handle, &descriptor), "UCX: waiting")
         return descriptor
 
     def arm(self):
-        """Get ready to wait; False: something happened already."""
+        """Get ready to wait; return False if there are events already."""
         cdef Status status
         self.check_open()
         with nogil:
@@ -581,14 +580,14 @@ cdef class Worker:
         return True
 
     def signal(self):
-        """Wake whoever waits."""
+        """Wake the threads that wait for `fileno`."""
         self.check_open()
         check(ucp.worker_signal(self.handle), "UCX: waking who waits")
 
     # -- the end --
 
     def hang_up(self):
-        """Begin to end the connection; operations that are under way are waited for."""
+        """Begin to end the connection; running operations are completed first."""
         cdef Operation operation = self.begin()
         cdef ucp_request_param_t param
         cdef void* result
@@ -602,7 +601,7 @@ cdef class Worker:
         return self.started(operation, result, "UCX: closing")
 
     def close(self):
-        """Let go of everything, once nobody reads memory of the peer in place any more."""
+        """Release the worker, as soon as nothing reads memory of the peer in place any more."""
         self.is_closed = True
         if self.keys == 0:
             self.destroy()
@@ -616,7 +615,7 @@ cdef class Worker:
         self.handle = NULL
         self.ep = NULL
         if handle == NULL or self.context.forks != forks:
-            return      # a forked process has a copy of the memory, and none of the threads behind it
+            return      # a forked process has a copy of UCX's memory, but not its threads
         while self.mailbox.arrived.first != NULL:
             arrived = <Arrived*> pop(&self.mailbox.arrived)
             if arrived.descriptor != NULL:
@@ -625,32 +624,32 @@ cdef class Worker:
         if self.mailbox.failure == UCS_OK and self.is_needed(ep):
             self.break_off(handle, ep)
             if self.is_needed(ep):
-                # UCX 1.13 would abort the process, and 1.22 frees twice. So the worker stays, with the memory that it
-                # reads and writes; nobody progresses it any more.
+                # Destroying the worker would abort the process in UCX 1.13, and free memory twice in 1.22. So leak it,
+                # with the memory that it reads and writes; it is never progressed again.
                 Py_INCREF(self.context)
                 Py_INCREF(self.outstanding)
                 return
         for operation in self.outstanding:
             if not operation.is_send and not operation.has_target and operation.ticket.request != NULL:
-                # UCX 1.13 aborts the process if somebody still asks for a flush or an end of the connection.
+                # UCX 1.13 aborts the process if there is still a request for a flush or for the connection's end.
                 request = operation.ticket.request
                 operation.ticket.request = NULL
                 ucp.request_free(request)
         self.drop_keys()
         with nogil:
             ucp.worker_destroy(handle)
-        # Only now can nothing read from what was being sent, or write to what was being received.
+        # Only now UCX can no longer read memory that is being sent, or write memory of messages being received.
         self.mailbox.finished = NULL
         self.outstanding = set()
         self.unsent = 0
 
     cdef void drop_keys(self) noexcept:
-        """Let go of keys that nobody reads through, and of what they map."""
+        """Destroy the keys in `spent`, which unmaps their memory."""
         while self.spent:
             ucp.rkey_destroy(<void*> <uintptr_t> self.spent.pop())
 
     cdef bint is_needed(self, void* ep):
-        """Whether messages are under way; or the connection does not stand, which makes older UCX abort the process."""
+        """Whether the worker must not be destroyed: messages or, with UCX before 1.18, other operations run."""
         cdef unsigned int major, minor, release
         cdef Operation operation
         ucp.get_version(&major, &minor, &release)
@@ -661,7 +660,7 @@ cdef class Worker:
         return False
 
     cdef void break_off(self, void* handle, void* ep) noexcept:
-        """Tell a peer that is there, and does not take what is sent to it, that we go; only in mode "peer"."""
+        """End the connection by force, because the peer does not receive the messages; only in mode "peer"."""
         cdef Operation operation
         cdef ucp_request_param_t param
         cdef void* result
@@ -693,13 +692,13 @@ cdef class Worker:
 
 @cython.no_gc_clear
 cdef class Region:
-    """Memory of this process that peers can reach (of a context with `remote_memory`); writable."""
+    """Memory of this process that peers can read; the context must have `remote_memory`. It is writable here."""
 
     cdef Context context
     cdef void* handle
     cdef void* data
     cdef readonly int64_t size
-    cdef readonly bytes key         # what a peer needs to reach it
+    cdef readonly bytes key         # the packed key that a peer needs
 
     def __cinit__(self, Context context not None, int64_t size):
         cdef ucp_mem_map_params_t params
@@ -712,7 +711,7 @@ cdef class Region:
         params.field_mask = (UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS
                              | UCP_MEM_MAP_PARAM_FIELD_PROT)
         params.length = <size_t> size
-        # Allocated by UCX: only such memory can be mapped by peers of this machine.
+        # UCX must allocate the memory: peers on this machine can only map such memory.
         params.flags = UCP_MEM_MAP_ALLOCATE
         params.prot = UCP_MEM_MAP_PROT_LOCAL_READ | UCP_MEM_MAP_PROT_LOCAL_WRITE | UCP_MEM_MAP_PROT_REMOTE_READ
         check(ucp.mem_map(context.handle, &params, &self.handle), f"UCX: {size:,} bytes of memory for peers")
@@ -727,7 +726,7 @@ cdef class Region:
 
     @property
     def address(self):
-        """int: of the first byte."""
+        """int: address of the first byte."""
         return <uintptr_t> self.data
 
     def __getbuffer__(self, Py_buffer* view, int flags):
@@ -741,7 +740,7 @@ cdef class Region:
 @cython.final
 @cython.no_gc_clear
 cdef class RemoteKey:
-    """The way into memory of a peer; the connection's worker lives on behind it."""
+    """Access to memory of a peer; it keeps the connection's worker alive."""
 
     cdef Worker worker
     cdef void* handle
@@ -752,7 +751,7 @@ cdef class RemoteKey:
         worker.check_open()
         if len(packed) > PACKED_KEY or worker.ep == NULL:
             raise UsageError("the key is too long, or the worker not connected")
-        # UCX is not told the length of a key: one that is cut off must end in our zeros.
+        # UCX does not get the length of a key: zeros behind it end one that was cut off.
         padded = packed + bytes(2 * PACKED_KEY)
         data = PyBytes_AS_STRING(padded)
         with nogil:
@@ -764,19 +763,19 @@ cdef class RemoteKey:
         worker.keys += 1
 
     def place(self, uint64_t address):
-        """Return where the peer's `address` is in this process; None: nowhere. Nothing says how far it reaches."""
+        """Return where the peer's `address` is mapped in this process, or None; UCX does not report the size."""
         cdef void* here = NULL
         cdef Status status = ucp.rkey_ptr(self.handle, address, &here)
         return None if status < 0 or here == NULL else <uintptr_t> here
 
     def mapped(self, uint64_t place, int64_t size):
-        """Return bytes of this process from a `place` on: the caller knows that they are mapped."""
+        """Return memory of this process from `place` on; the caller must have checked that it is mapped."""
         return window(<const uint8_t*> <uintptr_t> place, size, self)
 
     def __dealloc__(self):
         if self.handle == NULL:
             return
-        # The last array may go in any thread, while another one progresses the worker: it is the worker who cleans up.
+        # This may run in any thread while another one progresses the worker: so leave the key to the worker.
         self.worker.spent.append(<uintptr_t> self.handle)
         self.worker.keys -= 1
         if self.worker.keys == 0 and self.worker.is_closed:
@@ -793,9 +792,9 @@ cdef class Listener:
 
     cdef Queue requests
     cdef void* handle
-    cdef readonly Worker worker     # whose `progress` brings requests
+    cdef readonly Worker worker     # its `progress` receives requests
     cdef readonly bytes peer        # struct sockaddr_storage of the client that was accepted last; None: unknown
-    cdef readonly uint64_t client_id  # what that client calls itself; 0: nothing
+    cdef readonly uint64_t client_id  # of that client; 0 if it has none
 
     def __cinit__(self, Context context not None, bytes address not None):
         cdef ucp_listener_params_t params
@@ -815,7 +814,7 @@ cdef class Listener:
 
     @property
     def address(self):
-        """bytes: struct sockaddr_storage that it listens on, with the port that was given out."""
+        """bytes: struct sockaddr_storage of the address on which it listens, with the actual port."""
         cdef ucp_listener_attr_t attributes
         self.worker.check_open()
         memset(&attributes, 0, sizeof(attributes))
@@ -824,7 +823,7 @@ cdef class Listener:
         return PyBytes_FromStringAndSize(<char*> &attributes.sockaddr, sizeof(sockaddr_storage))
 
     def accept(self, Worker worker not None, bint peer_errors):
-        """Connect a worker to the next client, which `has_request`."""
+        """Connect a worker to the next client; `has_request` must be true."""
         cdef ConnectionRequest* waiting = <ConnectionRequest*> self.requests.first
         cdef ucp_conn_request_attr_t attributes
         cdef ucp_ep_params_t params
@@ -834,7 +833,7 @@ cdef class Listener:
         self.peer = None
         memset(&attributes, 0, sizeof(attributes))
         attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID
-        ucp.conn_request_query(waiting.handle, &attributes)  # an error, and 0, where the client says nothing
+        ucp.conn_request_query(waiting.handle, &attributes)  # fails, and leaves 0, if the client has no id
         self.client_id = attributes.client_id
         attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR
         if ucp.conn_request_query(waiting.handle, &attributes) == UCS_OK:
@@ -851,7 +850,7 @@ cdef class Listener:
         return self.requests.first != NULL
 
     def close(self):
-        """Take no more clients, and reject those that wait."""
+        """Accept no more clients, and reject those that wait."""
         self.shut()
 
     cdef void shut(self) noexcept:

@@ -1,4 +1,4 @@
-"""Decodes the cells of a payload column, and adds the columns that are kept and the reasons of failures."""
+"""Decodes the cells of a payload column, and adds the kept columns and the reasons of failures."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 Dictionaries: "TypeAlias" = Literal["unify", "decode"]
 
 MOST_SETUPS = 64
-# Cells per call of the kernel after a call in which payloads failed: when the setup changes, those behind the
-# failure are decoded again.
+# Cells per call of the kernel after a call in which payloads failed: if the setup changes, cells after the failure
+# are decoded again.
 SMALL_WINDOW = 32
-#: What the functions in the JVM say, too.
+#: Advice in errors; the functions in the JVM use the same text.
 HELP = 'on_error="null" gives null for such payloads, and decode_payloads(on_error="skip") leaves them out'
 
 
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 
 
 def payload_cells(batch: pa.RecordBatch, name: str, prefix: int) -> Any:
-    """The column of a batch that holds payloads, without what stands before them."""
+    """Return the payload column of a batch, without `prefix` bytes at the start of each cell."""
     column = batch.column(find_name(name, batch.schema.names, "the batch"))
     type_ = column.type
     if not (pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_)):
@@ -53,17 +53,17 @@ def payload_cells(batch: pa.RecordBatch, name: str, prefix: int) -> Any:
 
 
 def without_prefix(cells: Any, prefix: int) -> Any:
-    """Cells without so many bytes at their start; shorter ones become empty."""
-    # pyarrow's binary_slice fails for those that are shorter.
+    """Return cells without `prefix` bytes at their start; shorter ones become empty."""
+    # pyarrow's binary_slice fails for shorter cells.
     return pc.binary_replace_slice(cells.cast(pa.large_binary()), 0, prefix, b"") if prefix else cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setup:
-    """How payloads of one schema, or of schemas that differ in nothing that matters, are read.
+    """How to read payloads of one schema, or of several schemas whose differences do not matter.
 
-    The kernel decodes `columns` (None: all) into `schema`, and so it does bare messages if `bare`. `dictionaries` is
-    "decode", because Spark has no dictionaries; or "unify" where the values repeat so often that they must stay encoded
+    The kernel decodes `columns` (None: all) into `schema`, and also bare messages if `bare`. `dictionaries` is
+    "decode", because Spark has no dictionaries; or "unify" if values repeat so often that they must stay encoded
     until the converter splits the batch.
     """
 
@@ -84,8 +84,8 @@ class PayloadDecoder:
     """Decodes the payload columns of the batches of one Spark task.
 
     The kernel is called with the last `Setup`. A payload that fails with it is tried again with the setup of
-    its own schema, and is broken only if it fails with that too. So what a payload becomes does not depend on
-    the payloads before it.
+    its own schema, and counts as broken only if it fails with that, too. So the result for a payload does not
+    depend on the payloads before it.
     """
 
     def __init__(self, wanted: Wanted, options: DecodeOptions) -> None:
@@ -98,12 +98,12 @@ class PayloadDecoder:
         self._setup = self._base
 
     def decode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of the payloads of one batch, in batches fit for Spark."""
+        """Yield the rows of the payloads of one batch, in batches for Spark."""
         cells = payload_cells(batch, self._column, self._options.prefix)
         yield from self._decode(cells, _OtherColumns(batch, self._target, self._options))
 
     def decode_lists(self, cells: Any) -> Iterator[pa.Array]:
-        """The rows of each payload as a list of structs; null where a payload is null or was left out."""
+        """Yield the rows of each payload as a list of structs; null if a payload is null or was left out."""
         cells = without_prefix(cells, self._options.prefix)
         yield from self._decode(cells, _Lists(cells, self._target))
 
@@ -147,7 +147,7 @@ class PayloadDecoder:
         return self._make_setup(given, columns, True, "decode")
 
     def _make_setup(self, schema: Schema, columns: list[str] | None, bare: bool, dictionaries: Dictionaries) -> Setup:
-        # Decoded from no cells, for the schema of the batches to come.
+        # Decode no cells, to get the schema of the batches.
         empty = arrowipc.decode_payloads([], schema, columns=columns, dictionaries=dictionaries)
         converter = BatchConverter(empty.schema, self._target, self._options, "the payload")
         try:
@@ -157,7 +157,7 @@ class PayloadDecoder:
         return Setup(schema, columns, bare, dictionaries, converter)
 
     def _setup_of(self, payload: memoryview, dictionaries: Dictionaries = "decode") -> Setup:
-        """The setup for a payload's own schema, or for that of bare messages."""
+        """Return the setup for a payload's own schema, or that for bare messages."""
         try:
             with arrowipc.open(payload, validate=self._options.validate) as reader:
                 schema = reader.schema
@@ -182,7 +182,7 @@ class PayloadDecoder:
         return setup
 
     def _find_setup(self, cells: Any, at: int, others: "_OtherColumns | _Lists") -> Any:
-        """Take the setup of the first payload that has one; a generator that returns where to continue."""
+        """Take the setup of the first payload that has one; yield rows for those before, return where to continue."""
         refused: dict[int, str] = {}
         while at < len(cells) and self._setup is None:
             if cells[at].is_valid:
@@ -198,19 +198,19 @@ class PayloadDecoder:
     def _check(
         self, decoded: "DecodedPayloads", cells: Any, others: "_OtherColumns | _Lists", tried: dict[int, list[Setup]]
     ) -> tuple[int, Setup | None]:
-        """The end of the cells whose rows are right, and the setup for the next one if it has to change."""
+        """Return the end of the cells whose rows are valid, and the setup for the next cell if it has to change."""
         for cell, error in decoded.failures:
             other = self._other_setup(_cell(cells, cell), error, tried[cell])
             if isinstance(other, Setup):
                 return cell, other
             others.reasons[cell] = self._refuse(cell, other)
         if decoded.num_failed > len(decoded.failures):
-            # A call names the first failures only; the next one begins behind them.
+            # A call reports only the first failures; the next call begins behind them.
             return decoded.failures[-1][0] + 1, None
         return decoded.next, None
 
     def _other_setup(self, payload: memoryview, error: ArrowIpcError, tried: list[Setup]) -> Setup | ArrowIpcError:
-        """A setup that was not `tried` yet on a payload that failed, or what is wrong with the payload."""
+        """Return a setup that was not `tried` yet for a payload that failed, or the payload's error."""
         assert self._setup is not None
         tried.append(self._setup)
         kinds: list[Dictionaries] = (
@@ -228,7 +228,7 @@ class PayloadDecoder:
     # -- payloads that cannot be read --
 
     def _refuse(self, row: int, error: ArrowIpcError) -> str:
-        """Raise, or return the reason as text."""
+        """Raise the error of a payload, or return it as text if `on_error` allows that."""
         reason = str(error).removeprefix(f"cell {row}: ")
         if self._options.on_error == "raise":
             context = TaskContext.get()
@@ -238,7 +238,7 @@ class PayloadDecoder:
         return reason
 
     def _nulls(self, refused: Mapping[int, str], others: "_OtherColumns | _Lists") -> Iterator[pa.RecordBatch]:
-        """A row of nulls for each of some cells."""
+        """Yield a row of nulls for each of some cells, if `on_error` is "null"; note the reasons."""
         others.reasons.update(refused)
         if not refused or self._options.on_error != "null":
             return
@@ -263,7 +263,7 @@ class PayloadDecoder:
         batch = converter.hand_over(decoded.batch).slice(0, rows)
 
         def convert(first: int, last: int) -> Iterator[pa.RecordBatch]:
-            """The rows of some cells; where that fails, of each half of them, down to the cell that fails."""
+            """Yield the rows of some cells; if that fails, try each half of them, down to the cell that fails."""
             row, end = (int(ends[first - 1]) if first else 0), int(ends[last - 1])
             if row == end:
                 return
@@ -275,7 +275,7 @@ class PayloadDecoder:
                     yield from others.around(piece, decoded.start + cell, some)
                     row += piece.num_rows
             except _ConversionError as failure:
-                # No output was given yet, so the halves start again.
+                # Nothing was yielded yet, so the halves can start again.
                 if last - first > 1:
                     middle = (first + last) // 2
                     yield from convert(first, middle)
@@ -287,12 +287,12 @@ class PayloadDecoder:
         yield from convert(0, len(ends))
 
     def _pieces(self, converter: BatchConverter, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The converted batch, in pieces if it is large; an error is raised before the first piece or not at all."""
+        """Yield the converted batch, in pieces if it is large; errors are only raised before the first piece."""
         try:
             pieces = converter.split(batch, self._options.rows_per_batch, self._options.bytes_per_batch)
             first = next(pieces)
             if first.num_rows < batch.num_rows:
-                # A payload larger than a batch is converted twice rather than held whole.
+                # To find errors first, convert a payload that is larger than a batch twice, instead of holding it.
                 for _ in pieces:
                     pass
                 pieces = converter.split(batch, self._options.rows_per_batch, self._options.bytes_per_batch)
@@ -304,11 +304,11 @@ class PayloadDecoder:
 
 
 class _ConversionError(Exception):
-    """Some of the values of some payloads are nothing that Spark can hold: its argument is the error that says so."""
+    """Spark cannot hold some values of some payloads; the argument is the original error."""
 
 
 def _cells_of(ends: Any, first: int, last: int) -> tuple[int, Any]:
-    """The cell that row `first` is of, and how many of the rows from there to `last` each cell has from it on."""
+    """Return the cell of row `first`, and for it and later cells how many rows from `first` to `last` each has."""
     cell, stop = np.searchsorted(ends, (first, last - 1), "right")
     return int(cell), np.diff(np.minimum(ends[cell : stop + 1], last), prepend=first)
 
@@ -332,7 +332,7 @@ class _OtherColumns:
         self._schema = pa.schema([*fields, *arrow_schema_of(target), *reasons])
 
     def around(self, rows: pa.RecordBatch, start: int, counts: Any) -> Iterator[pa.RecordBatch]:
-        """Put these columns around rows, `counts` of each cell from `start` on, in pieces if they become too large."""
+        """Yield rows (`counts` for each cell from `start` on) with these columns added, in pieces if they are large."""
         if self._kept is not None:
             sizes = self._sizes[start : start + len(counts)]
             if counts @ sizes > self._most:
@@ -345,10 +345,10 @@ class _OtherColumns:
         yield self._one(rows, start, counts)
 
     def expect(self, start: int, counts: Any) -> None:
-        """The rows bring their numbers along."""
+        """Do nothing: `around` gets the counts with the rows."""
 
     def finish(self, stop: int) -> Iterator[pa.RecordBatch]:
-        """Nothing is held back."""
+        """Yield nothing: no rows are held back."""
         return iter(())
 
     def _one(self, rows: pa.RecordBatch, start: int, counts: Any) -> pa.RecordBatch:
@@ -379,7 +379,7 @@ class _Lists:
         self._counts = np.zeros(len(cells), np.int64)
 
     def expect(self, start: int, counts: Any) -> None:
-        """Note the number of rows of some cells; cells that fail have none."""
+        """Set the number of rows of some cells; cells that fail have none."""
         self._counts[start : start + len(counts)] = counts
 
     def around(self, rows: pa.RecordBatch, start: int, counts: Any) -> Iterator[pa.RecordBatch]:
@@ -388,7 +388,7 @@ class _Lists:
         return iter(())
 
     def finish(self, stop: int) -> Iterator[pa.Array]:
-        """The lists of the cells before `stop` that are not handed over yet."""
+        """Yield the lists of the cells before `stop` that were not yielded yet."""
         begin, self._begin = self._begin, stop
         if begin == stop:
             return
@@ -409,12 +409,12 @@ class _Lists:
 
 
 def nullable(schema: StructType) -> StructType:
-    """The schema with columns that may all be null."""
+    """Return the schema with all columns nullable."""
     return StructType([StructField(field.name, field.dataType) for field in schema.fields])
 
 
 def _with_wide_indices(field: Field) -> Field:
-    """The field with indices that are wide enough for the values of many dictionaries."""
+    """Return the field with indices that are wide enough for the values of many dictionaries."""
     if not isinstance(field.type, at.Dictionary):
         return field
     type_ = at.Dictionary(at.Int(32, True), field.type.value_type, field.type.ordered)

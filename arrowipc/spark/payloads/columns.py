@@ -25,7 +25,7 @@ from arrowipc.types import as_schema
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-# What Spark marks a struct with that is another type of its own.
+# Metadata keys with which Spark marks structs that are special types.
 MARKS = (b"variant", b"geometry", b"geography")
 
 
@@ -35,29 +35,29 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
     Parameters
     ----------
     column : Column or str
-        Binary; each cell is a whole stream or a whole file, or null, which stays null.
+        A binary column; each cell is a whole stream or a whole file, or null, which stays null.
     schema : StructType, str or Arrow schema
-        Columns wanted from the payloads, as for :func:`decode_payloads`; ``decode_payloads(df, ...).schema`` finds
-        out what there is.
+        Columns wanted from the payloads, as for :func:`decode_payloads`; ``decode_payloads(df, ...).schema`` returns
+        all columns that there are.
     **options
-        Of :class:`DecodeOptions`, without `keep`, `error_column` and `id_column`, and without "skip" for `on_error`.
+        Those of :class:`DecodeOptions`, without `keep`, `error_column` and `id_column`, and "skip" for `on_error`.
 
     Returns
     -------
     pyspark.sql.Column
-        Of type ``array<struct<...>>``; ``inline`` makes rows of it, beside the other columns of its row. An array is
-        one value, so a task holds the rows of a payload as a whole.
+        A column of type ``array<struct<...>>``; ``inline`` makes rows of it, with the other columns of its row. An
+        array is one value, so a task holds all rows of a payload at once.
 
     Raises
     ------
     UsageError
-        For arguments that are not as described, and without the jar for PySpark older than 4.1.
+        For wrong arguments, and without the jar for PySpark older than 4.1.
     ArrowIpcError
         On the executors, for a broken payload; the text gives its row and partition.
 
     Notes
     -----
-    In a session with the jar the function runs in the JVM, and SQL calls it by its schema and, if need be, options::
+    In a session with the jar the function runs in the JVM, and SQL calls it by its schema and, if necessary, options::
 
         SELECT topic, inline(arrowipc.`id bigint, price double`.`on_error=null`.from_arrow(payload)) FROM messages
 
@@ -70,7 +70,7 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
     checked = _checked(from_arrow, options)
     wanted = wanted_rows(name, schema, checked)
     if jvm.in_jvm(SparkSession.getActiveSession(), checked):
-        # Null where a payload cannot be read, as it is for decode_payloads with "skip".
+        # With "skip", the array of a payload that cannot be read is null.
         checked = replace(checked, on_error="skip" if checked.on_error == "null" else "raise")
         return jvm.rows_of(column, name, wanted.target, wanted.given, checked).alias(f"from_arrow({name})")
     rows: Column = _from_arrow(wanted, checked)(column)
@@ -78,9 +78,9 @@ def from_arrow(column: "Column | str", schema: Any, **options: Unpack[DecodeKeyw
 
 
 def from_arrow_udf(schema: Any, **options: Unpack[DecodeKeywords]) -> Any:
-    """:func:`from_arrow` in Python as a function for SQL, for ``spark.udf.register``; errors are those of it.
+    """:func:`from_arrow` in Python as a function for SQL, for ``spark.udf.register``, with the same errors.
 
-    In a session with the jar, SQL need not register anything: see there.
+    In a session with the jar, SQL need not register anything: see :func:`from_arrow`.
 
     >>> spark.udf.register("prices_of", from_arrow_udf("id bigint, price double"))       # doctest: +SKIP
     >>> spark.sql("SELECT topic, inline(prices_of(payload)) FROM messages")              # doctest: +SKIP
@@ -102,13 +102,13 @@ def _checked(function: Callable[..., Any], given: DecodeKeywords) -> DecodeOptio
 
 
 def _name_of(column: "Column | str") -> str:
-    # Both kinds of Column, classic and Connect, show their expression in the same way.
+    # Both kinds of Column, classic and Connect, have the same form of str().
     return column if isinstance(column, str) else str(column).removeprefix("Column<'").removesuffix("'>")
 
 
 def _from_arrow(wanted: Wanted, options: DecodeOptions) -> Any:
     if options.on_error == "null":
-        # The decoder leaves broken payloads out, and says which; the array of such a cell is null.
+        # The decoder skips broken payloads and reports them; the array of such a cell is null.
         options = replace(options, on_error="skip")
 
     def from_arrow(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -126,7 +126,7 @@ def _arrow_udf(function: Any, type_: st.DataType) -> Any:
         raise UsageError(f"{function.__name__} needs PySpark 4.1 or newer, and this is {pyspark.__version__}") from None
     wrapped = shipped(function)
     wrapped.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
-    make: Any = arrow_udf  # whose overloads know no plain DataType
+    make: Any = arrow_udf  # its overloads lack a plain DataType
     return make(wrapped, type_)
 
 
@@ -140,20 +140,20 @@ def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Col
     ----------
     *columns : Column or str
         One array of structs: its elements become the rows of the payload. One struct, or several columns: a payload
-        of one row, which is much for so little (300 bytes and 150 per column); see :func:`encode_payloads`.
+        of one row, with a large overhead (300 bytes, and 150 per column); see :func:`encode_payloads`.
     **options
-        Of :class:`CodecOptions`: `with_schema`, `compression`, `compression_level`, `engine`.
+        Those of :class:`CodecOptions`: `with_schema`, `compression`, `compression_level`, `engine`.
 
     Returns
     -------
     pyspark.sql.Column
-        Binary; null where a single array or struct is null. All columns of the payloads may be null.
+        A binary column; null if a single array or struct is null. All columns of the payloads are nullable.
 
     Raises
     ------
     UsageError
-        For arguments that are not as described, and without the jar for PySpark older than 4.1; on the executors for
-        types that no payload can hold, which the JVM refuses before data moves.
+        For wrong arguments, and without the jar for PySpark older than 4.1; on the executors for types that no payload
+        can hold, which the JVM refuses before the query runs.
 
     Notes
     -----
@@ -180,7 +180,7 @@ def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Col
 def to_arrow_udf(**options: Unpack[CodecKeywords]) -> Any:
     """:func:`to_arrow` in Python as a function for SQL, of one argument: an array of structs, or a struct.
 
-    In a session with the jar, SQL need not register anything: see there.
+    In a session with the jar, SQL need not register anything: see :func:`to_arrow`.
 
     >>> spark.udf.register("to_arrow", to_arrow_udf())                                   # doctest: +SKIP
     >>> spark.sql("SELECT to_arrow(collect_list(struct(id, price))) FROM prices GROUP BY topic")  # doctest: +SKIP
@@ -198,7 +198,7 @@ def to_arrow_udf(**options: Unpack[CodecKeywords]) -> Any:
 
 
 def _encoded(cells: pa.Array, codec: dict[str, Any]) -> Iterator[pa.Array]:
-    """The payloads of the cells, in pieces of about `BYTES_PER_BATCH`."""
+    """Yield the payloads of the cells, in pieces of about `BYTES_PER_BATCH`."""
     if pa.types.is_struct(cells.type) and cells.type.num_fields == 1:
         only = cells.type.field(0).type
         if pa.types.is_struct(only) or (pa.types.is_list(only) and pa.types.is_struct(only.value_type)):
@@ -225,7 +225,7 @@ def _encoded(cells: pa.Array, codec: dict[str, Any]) -> Iterator[pa.Array]:
 
 
 def _check_marks(field: pa.Field, path: str) -> None:
-    """Refuse what Spark marks as a type of its own."""
+    """Refuse structs that Spark marks as special types."""
     for index in range(field.type.num_fields):
         child = field.type.field(index)
         mark = next((mark.decode() for mark in MARKS if mark in (child.metadata or {})), None)

@@ -1,4 +1,4 @@
-"""Decodes a binary column whose every cell is Arrow IPC: a complete stream, a complete file, or bare messages."""
+"""Decodes a binary column whose cells are Arrow IPC: a complete stream, a complete file, or bare messages each."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,21 +36,21 @@ def decode_payloads(
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        With a binary column; each cell is a whole stream or a whole file, or null (no rows). Streaming data
-        frames work too, with `schema` given.
+        A data frame with a binary column; each cell is a whole stream or a whole file, or null (no rows). Streaming
+        data frames work too, if `schema` is given.
     column : str
         Name of that column.
     schema : StructType, str or Arrow schema, optional
         Columns wanted from the payloads, found by name; a text is DDL (``"id bigint, tag string"``). With an
-        Arrow schema (pyarrow's or ours) cells may also be bare RecordBatch messages of that schema. By
-        default what the first payloads hold, for which a small job runs at once. Columns that a payload lacks are
-        null; one that has none of them is broken, and so is an empty cell. Other types are converted where no value
+        Arrow schema (pyarrow's or arrowipc's) cells may also be bare RecordBatch messages of that schema. Default: the
+        columns of the first payloads, which a small job reads at once. Columns that a payload lacks are null; a
+        payload that has none of them is broken, and so is an empty cell. Other types are converted if no value
         changes.
     sample : int, default 10
-        How many payloads are looked at where no `schema` is given: the columns are those of all of them, in types that
+        Number of payloads that are read if no `schema` is given: the columns are those of all of them, in types that
         hold the values of all.
     **options
-        Of :class:`DecodeOptions`.
+        Those of :class:`DecodeOptions`.
 
     Returns
     -------
@@ -112,13 +112,13 @@ def decode_payload_batches(
     Parameters
     ----------
     batches : iterable of pyarrow.RecordBatch
-        As ``mapInArrow`` hands them in.
+        The batches that ``mapInArrow`` passes.
     column : str
         The binary column.
     schema : StructType or Arrow schema
         The columns wanted from the payloads; see :func:`decode_payloads`. No text: only the driver reads DDL.
     **options
-        Of :class:`DecodeOptions`.
+        Those of :class:`DecodeOptions`.
 
     Yields
     ------
@@ -128,7 +128,7 @@ def decode_payload_batches(
     Raises
     ------
     UsageError
-        For arguments that are not as described.
+        For wrong arguments.
     ArrowIpcError
         For a payload that cannot be read, unless `on_error` says otherwise.
     """
@@ -141,7 +141,7 @@ def decode_payload_batches(
 
 
 def _with_ids(df: "DataFrame", column: str, options: DecodeOptions) -> "DataFrame":
-    """The data frame with the identifiers in the prefixes of payloads."""
+    """Return the data frame with a column of the identifiers in the prefixes of payloads."""
     from pyspark.sql import functions as F
 
     name = options.id_column or ""
@@ -152,7 +152,7 @@ def _with_ids(df: "DataFrame", column: str, options: DecodeOptions) -> "DataFram
 
 
 def wanted_rows(column: str, schema: Any, options: DecodeOptions) -> Wanted:
-    """What a schema, or some columns of an Arrow schema, ask for; DDL is read on the driver only."""
+    """Return the columns that a schema, or some columns of an Arrow schema, ask for; only the driver reads DDL."""
     given = None
     if isinstance(schema, str):
         schema = st.StructType.fromDDL(schema)
@@ -165,7 +165,7 @@ def wanted_rows(column: str, schema: Any, options: DecodeOptions) -> Wanted:
         target = narrowed(target, options.columns)
     if not target.fields and not options.keep and options.id_column is None:
         raise UsageError("no column is wanted from the payloads, and none is kept")
-    arrow_schema_of(target, variants=False)  # raises for types that no payload can have, on the driver
+    arrow_schema_of(target, variants=False)  # raises here, on the driver, for types that no payload can have
     return Wanted(column, target, given)
 
 
@@ -176,7 +176,7 @@ def _decoded(batches: Iterable[pa.RecordBatch], wanted: Wanted, options: DecodeO
 
 
 def narrowed(schema: st.StructType, columns: Sequence[str]) -> st.StructType:
-    """The columns of these names in this order; ``a.b`` is field b of struct a, unless a name has the dot."""
+    """Return the columns of these names in this order; ``a.b`` is field b of struct a, unless a column is named so."""
     order: dict[str, list[str] | None] = {}
     for name in columns:
         head, _, rest = (name, "", "") if name in schema.names else name.partition(".")
@@ -198,7 +198,7 @@ def narrowed(schema: st.StructType, columns: Sequence[str]) -> st.StructType:
 
 
 def output_schema(kept: Sequence[st.StructField], target: st.StructType, options: DecodeOptions) -> st.StructType:
-    """The schema of the kept columns, the decoded ones, and the reasons."""
+    """Return the schema of the output: the kept columns, the decoded ones, and the error column."""
     error_column = options.error_column
     taken = {field.name.lower() for field in kept}
     for field in target.fields:
@@ -215,7 +215,7 @@ def output_schema(kept: Sequence[st.StructField], target: st.StructType, options
 
 
 def quoted(name: str) -> "Column":
-    """The column of exactly this name, dots and all."""
+    """Return the column of exactly this name, which may contain dots."""
     from pyspark.sql import functions as F
 
     escaped = name.replace("`", "``")
@@ -223,7 +223,7 @@ def quoted(name: str) -> "Column":
 
 
 def map_in_arrow(df: "DataFrame", function: Any, schema: st.StructType) -> "DataFrame":
-    """``df.mapInArrow``, also for columns with a dot in their names, for which Spark's fails."""
+    """Call ``df.mapInArrow``; rename columns with a dot in their names before, because Spark fails for them."""
     names = df.columns
     if not any("." in name for name in names):
         return df.mapInArrow(shipped(function), schema)
@@ -234,11 +234,11 @@ def map_in_arrow(df: "DataFrame", function: Any, schema: st.StructType) -> "Data
     return df.toDF(*(f"c{index}" for index in range(len(names)))).mapInArrow(shipped(renamed), schema)
 
 
-# -- the schema of payloads that nobody described ------------------------------------------------------------
+# -- inference of the schema of payloads ---------------------------------------------------------------------
 
 
 def infer_schema(df: "DataFrame", column: str, options: DecodeOptions, sample: int) -> st.StructType:
-    """The columns of the first payloads, merged; those without a readable schema are left out: decoding says more."""
+    """Return the merged columns of the first payloads; ignore unreadable ones, for which decoding raises later."""
     if df.isStreaming:
         raise UsageError(
             f"column {column!r}: the payloads of a streaming data frame cannot be looked at beforehand; pass schema="
@@ -254,7 +254,7 @@ def infer_schema(df: "DataFrame", column: str, options: DecodeOptions, sample: i
         texts = [row[0] for row in source.select(jvm.schema_of(quoted("payload"), options)).head(sample)]
         if texts and None not in texts:
             return _merged([st.StructType.fromJson(json.loads(text)) for text in texts])
-        # Else Python says what is wrong.
+        # Otherwise let Python find the error.
     found = source.mapInArrow(shipped(schemas), "schema binary, problem string").head(sample)
     if not found:
         raise UsageError(f"column {column!r} holds no payload to take the schema from; pass schema=")
@@ -275,7 +275,7 @@ def _merged(schemas: Sequence[st.StructType]) -> st.StructType:
 
 
 def _schemas_of(batches: Iterable[pa.RecordBatch], most: int, prefix: int) -> Iterator[pa.RecordBatch]:
-    """Schema message, or error, of the first cells."""
+    """Yield the schema message, or the error, of each of the first cells."""
     for batch in batches:
         cells = payload_cells(batch, "payload", prefix).slice(0, most)
         schemas: list[bytes | None] = []

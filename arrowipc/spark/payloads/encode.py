@@ -23,9 +23,9 @@ from arrowipc.types import as_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# What rows_per_payload may make wait in memory for one payload; a cell of Spark ends at 2 GiB.
+# Most bytes of rows held for one payload with rows_per_payload; a cell of Spark has at most 2 GiB.
 MOST_PAYLOAD_BYTES = 1 << 30
-# About how many bytes a payload has besides its values, and for each of its columns.
+# About the bytes that a payload has besides its values, and those for each of its columns.
 PAYLOAD_OVERHEAD = 300
 COLUMN_OVERHEAD = 150
 
@@ -38,7 +38,7 @@ def encode_payloads(df: "DataFrame", **options: Unpack[EncodeKeywords]) -> "Data
     df : pyspark.sql.DataFrame
         Any rows; streaming data frames work too. Timestamps are encoded in UTC, whatever the session's time zone.
     **options
-        Of :class:`EncodeOptions`.
+        Those of :class:`EncodeOptions`.
 
     Returns
     -------
@@ -48,14 +48,14 @@ def encode_payloads(df: "DataFrame", **options: Unpack[EncodeKeywords]) -> "Data
     Raises
     ------
     UsageError
-        For columns that are not there, neither or wrong sizes, or types that no payload can hold.
+        For missing columns, missing or wrong sizes, or types that no payload can hold.
 
     Notes
     -----
     `group_by` moves the rows of a group into one partition and sorts it there, so a group has one payload,
-    whatever the number of partitions. Structured Streaming sorts nothing: there the rows that come to Python
-    together (``spark.sql.execution.arrow.maxRecordsPerBatch`` of them at most) are sorted, per micro-batch
-    and partition, and a group may have several payloads. Rows of a group keep no order.
+    whatever the number of partitions. Structured Streaming cannot sort: there only the rows that arrive in Python
+    together (at most ``spark.sql.execution.arrow.maxRecordsPerBatch``) are sorted, per micro-batch
+    and partition, and a group may have several payloads. The order of rows in a group is not kept.
 
     Examples
     --------
@@ -86,8 +86,8 @@ def encode_payload_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Encode an iterator of batches of one schema, for use in a ``mapInArrow`` function of your own.
 
-    `group_by` makes one payload of neighbouring rows with equal keys, so sort first if equal keys in separate places
-    belong together. Parameters, results and errors are else those of :func:`encode_payloads`; a LimitError is raised
+    `group_by` makes one payload of consecutive rows with equal keys, so sort first if all equal keys must be together.
+    Otherwise parameters, results and errors are those of :func:`encode_payloads`; a LimitError is raised
     if `rows_per_payload` rows take more than 1 GiB.
 
     Examples
@@ -138,7 +138,7 @@ def _check_name(column: str, keys: list[str]) -> None:
 
 
 def _sorted(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Bring together the equal keys of each batch."""
+    """Sort each batch by its keys."""
     for batch in batches:
         names = [batch.schema.names[find_name(key, batch.schema.names, "the batch")] for key in keys]
         yield batch.sort_by([(name, "ascending") for name in names])
@@ -155,7 +155,7 @@ def _encoded(batches: Iterable[pa.RecordBatch], options: EncodeOptions) -> Itera
 
 
 class _Split:
-    """Which columns go into the payloads, which are keys, and the schemas of rows and payloads."""
+    """The columns of payloads, the key columns, and the schemas of rows and payloads."""
 
     def __init__(
         self, schema: pa.Schema, keys: Sequence[str], keep_keys: bool, dictionary_columns: Sequence[str]
@@ -185,26 +185,26 @@ class _Split:
 
 
 def in_utc(field: Field) -> Field:
-    """The field with UTC in place of the session's time zone: the instants are the same."""
+    """Return the field with UTC in place of the session's time zone: the instants are the same."""
     if isinstance(field.type, at.Timestamp) and field.type.timezone:
         return _plain(field, at.Timestamp(field.type.unit, "UTC"))
     return _plain(field, changed(field.type, in_utc))
 
 
 def _large(field: Field) -> Field:
-    """The field as Spark hands it to Python with useLargeVarTypes."""
+    """Return the field in the type in which Spark passes it to Python with useLargeVarTypes."""
     wide: at.DataType | None = {at.Utf8: at.LargeUtf8(), at.Binary: at.LargeBinary()}.get(type(field.type))
     return _plain(field, wide or changed(field.type, _large))
 
 
 def _plain(field: Field, type_: at.DataType) -> Field:
-    """The field of another type, without its metadata, which is Spark's own."""
+    """Return the field with another type, and without metadata, which are Spark's own."""
     return Field(field.name, type_, field.nullable or isinstance(type_, at.Null))
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Some rows: the columns of payloads and those of keys, and about how many bytes a row takes."""
+    """Some rows: the columns of payloads, the key columns, and about how many bytes a row takes."""
 
     rows: RecordBatch
     keys: RecordBatch | None
@@ -229,13 +229,13 @@ class PayloadEncoder:
         _check_name(options.column, names)
         self._names = [*names, options.column]
         self._overhead = PAYLOAD_OVERHEAD + COLUMN_OVERHEAD * _count_fields(self._split.payload_schema)
-        # The group that is not complete yet: the next batch may continue it.
+        # The rows of the incomplete group, which the next batch may continue.
         self._pending: list[_Rows] = []
         self._pending_rows = 0
         self._pending_bytes = 0.0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The payloads that are complete with one more batch."""
+        """Add the rows of a batch, and yield the payloads that are complete."""
         if not batch.num_rows:
             return
         if not batch.schema.equals(self._schema):
@@ -263,7 +263,7 @@ class PayloadEncoder:
         return _Rows(payload, keys, batch.nbytes / batch.num_rows)
 
     def _continued_by(self, keys: RecordBatch) -> bool:
-        """Whether the first of some keys is that of the incomplete group."""
+        """Whether the first of some keys is the key of the incomplete group."""
         before = self._pending[-1].keys
         assert before is not None
         both = arrowipc.concat_batches([before.slice(before.num_rows - 1), keys.slice(0, 1)])
@@ -271,7 +271,7 @@ class PayloadEncoder:
         return len(bounds) == 2
 
     def _limit(self, rows: _Rows) -> int:
-        """Most rows of one payload."""
+        """Return the most rows of one payload."""
         options = self._options
         most: int = options.rows_per_payload or 1 << 62
         if options.group_by:
@@ -279,7 +279,7 @@ class PayloadEncoder:
         return most
 
     def _cut(self, bounds: list[int], rows: _Rows) -> Any:
-        """Offsets of the payloads of complete groups."""
+        """Return the offsets of the payloads of complete groups; groups above the limit are cut."""
         limit = self._limit(rows)
         offsets = np.array(bounds, np.int64)
         if len(offsets) > 1 and (np.diff(offsets) > limit).any():
@@ -288,7 +288,7 @@ class PayloadEncoder:
         return offsets
 
     def _extend(self, rows: _Rows) -> Iterator[pa.RecordBatch]:
-        """Add rows to the incomplete group, and encode the payloads that this fills."""
+        """Add rows to the incomplete group, and encode the payloads that are full."""
         limit = self._limit(rows)
         if self._pending_rows and self._pending_rows + len(rows) >= limit:
             missing = max(limit - self._pending_rows, 0)
@@ -344,7 +344,7 @@ class PayloadEncoder:
         if rows.keys is not None:
             arrays += pa.record_batch(rows.keys.take(offsets[:-1])).columns
         if self._split.dictionaries:
-            # Of these rows only; each payload then gets the part of the dictionary that it uses.
+            # Encode only these rows; each payload then gets the part of the dictionary that it uses.
             first, last = int(offsets[0]), int(offsets[-1])
             columns = pa.record_batch(source.slice(first, last - first)).columns
             for index in self._split.dictionaries:
@@ -363,7 +363,7 @@ def _count_fields(schema: pa.Schema) -> int:
 
 
 def _parts(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces with at most the given bytes of payloads, or with one payload."""
+    """Yield the batch in pieces with at most the given bytes of payloads, or with one payload."""
     cells = batch.column(batch.num_columns - 1)
     ends = np.frombuffer(cells.buffers()[1], np.int32, len(cells) + 1 + cells.offset)[cells.offset :]
     first = 0

@@ -1,4 +1,4 @@
-"""The functions on payloads in the JVM: whether a session has them, and columns that call them."""
+"""The functions on payloads in the JVM: a check whether a session has them, and columns that call them."""
 
 import base64
 from typing import TYPE_CHECKING, Any
@@ -13,18 +13,18 @@ from arrowipc.spark.sessions import CATALOG, CATALOG_CLASS, has_jar
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-#: The options that only Python has, by the values that mean nothing particular.
+#: Options that only Python has -> their values for which the JVM does the same.
 PYTHON_ONLY: dict[str, tuple[Any, ...]] = {
     "validate": ("full", "none"),
     "extensions": (False,),
     "compression_level": (None,),
 }
-#: The setting with which Spark hands texts to Python as Arrow's large ones.
+#: The setting with which Spark passes texts and binaries to Python in Arrow's large types.
 LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
 def in_jvm(spark: "SparkSession | None", options: DecodeOptions | CodecOptions) -> bool:
-    """Whether the JVM does it, where the rows are: ``engine`` asks for it, or leaves it to the session."""
+    """Whether payloads are decoded or encoded in the JVM, as ``engine`` says, or if possible for "auto"."""
     if options.engine == "python":
         return False
     reason = _missing(spark, options)
@@ -34,7 +34,7 @@ def in_jvm(spark: "SparkSession | None", options: DecodeOptions | CodecOptions) 
 
 
 def _missing(spark: "SparkSession | None", options: DecodeOptions | CodecOptions) -> str:
-    """Why the JVM cannot do it; empty where it can, and its functions are known to the session then."""
+    """Return why the JVM cannot do it; if it can, return an empty text, after its functions were registered."""
     for name, usual in PYTHON_ONLY.items():
         if (value := getattr(options, name, usual[0])) not in usual:
             return f"only Python has {name}={value!r}"
@@ -47,7 +47,7 @@ def _missing(spark: "SparkSession | None", options: DecodeOptions | CodecOptions
 
 
 def rows_of(column: Any, name: str, target: st.StructType, given: Schema | None, options: DecodeOptions) -> "Column":
-    """The rows of each payload as an array of structs; `name` is what errors call the column.
+    """Return a column with the rows of each payload as an array of structs; `name` names the column in errors.
 
     With ``on_error="skip"`` the array of a payload that cannot be read is null; with "null" it is one row of nulls.
     """
@@ -62,12 +62,12 @@ def rows_of(column: Any, name: str, target: st.StructType, given: Schema | None,
 
 
 def schema_of(column: Any, options: DecodeOptions) -> "Column":
-    """Spark's schema of each payload, as JSON; null where it cannot be read."""
+    """Return a column with the Spark schema of each payload, as JSON; null if it cannot be read."""
     return _call("schema_of_arrow", column, [], {"on_error": "null"} | _types(options))
 
 
 def payload_of(rows: Any, options: CodecOptions) -> "Column":
-    """The payload of each array of structs, or struct."""
+    """Return a column with the payload of each array of structs, or struct."""
     parts = {"compression": options.compression or "", "with_schema": str(options.with_schema).lower()}
     return _call("to_arrow", rows, [], parts)
 

@@ -1,4 +1,4 @@
-"""The options of payload functions: made and checked once, on the driver, and sent to the tasks as one object."""
+"""The options of payload functions: they are checked once, on the driver, and sent to the tasks as one object."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ OnError: "TypeAlias" = Literal["raise", "skip", "null"]
 Validate: "TypeAlias" = Literal["none", "full", "strict"]
 Engine: "TypeAlias" = Literal["auto", "jvm", "python"]
 
-#: The last bytes of a prefix are an identifier, of so many bytes.
+#: Bytes of the identifier at the end of a prefix.
 ID_BYTES = 4
 
-# More rows per batch gain nothing, and 16 MiB of them keep a worker small: it holds its input, what it
-# decodes and what it hands over at the same time.
+# More rows per batch are not faster, and 16 MiB of them keep a worker small: it holds its input, the decoded rows
+# and the rows for Spark at the same time.
 ROWS_PER_BATCH = 10_000
 BYTES_PER_BATCH = 16 << 20
 BYTES_PER_PAYLOAD = 64 << 20
@@ -32,7 +32,7 @@ class _Keywords:
 
     @classmethod
     def of_call(cls, function: Callable[..., Any], given: Mapping[str, Any]) -> Self:
-        """The options that a function was given; a TypeError names it, and what a name may mean that it has not."""
+        """Make options from the keywords of a call; for an unknown one, raise a TypeError with a similar name."""
         known = signature(cls).parameters
         for name in given:
             if name not in known:
@@ -44,21 +44,21 @@ class _Keywords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeOptions(_Keywords, TypeOptions):
-    """How payload columns are decoded: the options of :func:`decode_payloads` and of the functions beside it.
+    """How payload columns are decoded: the options of :func:`decode_payloads` and similar functions.
 
-    Those of :class:`TypeOptions`, which say what becomes of values that Spark cannot hold, and:
+    They are those of :class:`TypeOptions`, about values that Spark cannot hold, and:
 
     Parameters
     ----------
     columns : sequence of str, optional
-        The names of the columns wanted (``a.b`` for a field of a struct), of an Arrow schema or of what the
-        first payloads hold.
+        The names of the columns wanted (``a.b`` for a field of a struct), among those of an Arrow schema or of the
+        first payloads.
     keep : sequence of str
-        Columns of the data frame to repeat beside each row of their payload; they come first. Column functions
-        have no such option: a query keeps what it selects.
+        Columns of the data frame to repeat with each row of their payload; they come first. Column functions
+        have no such option: a query keeps the columns that it selects.
     on_error : {"raise", "skip", "null"}
         Stop at a payload that cannot be read, leave it out entirely, or put one row of nulls in its place,
-        beside its kept columns. A column function cannot leave a payload out, and "null" is a null array.
+        with its kept columns. A column function cannot leave a payload out; there "null" gives a null array.
     error_column : str, optional
         With ``on_error="null"``, a last column with the reason why a payload could not be read; else null.
     validate : {"full", "none", "strict"}
@@ -67,12 +67,12 @@ class DecodeOptions(_Keywords, TypeOptions):
         Bytes of each cell before its first message: 5 for the magic byte and the identifier of a schema registry.
     id_column : str, optional
         A further column that is kept: the last four bytes of the prefix as a bigint, the most significant one first.
-        For :func:`decode_payloads` alone.
+        Only for :func:`decode_payloads`.
     engine : {"auto", "jvm", "python"}
         Where payloads are decoded. "auto" is the JVM in a session that has the jar, unless ``validate="strict"`` or
-        ``extensions=True`` ask for what only Python has. The rows are the same, and the JVM needs less time.
+        ``extensions=True`` is given, which only Python has. The rows are the same, and the JVM needs less time.
     rows_per_batch, bytes_per_batch : int
-        Most rows, and about the most bytes, that Python hands to Spark at once; larger payloads come in several
+        Most rows, and about the most bytes, that Python passes to Spark at once; larger payloads come in several
         batches.
     """
 
@@ -113,8 +113,8 @@ class CodecOptions(_Keywords):
         As for :func:`arrowipc.encode_payloads`.
     engine : {"auto", "jvm", "python"}
         Where payloads are made. "auto" is the JVM for :func:`to_arrow` in a session that has the jar, unless
-        `compression_level` or Spark's ``useLargeVarTypes`` ask for what only Python has; schemas and values are the
-        same, and the JVM needs less time. It refuses texts that are not UTF-8. All other functions are in Python alone.
+        `compression_level` or Spark's ``useLargeVarTypes`` is set, which only Python has; schemas and values are the
+        same, and the JVM needs less time. It refuses texts that are not UTF-8. All other functions always use Python.
     """
 
     with_schema: bool = True
@@ -124,12 +124,12 @@ class CodecOptions(_Keywords):
 
     def __post_init__(self) -> None:
         check_choice("engine", self.engine, get_args(Engine))
-        # Tried without rows: what the encoder refuses is refused here.
+        # Encode no rows, so that options that the encoder refuses are refused here.
         arrowipc.encode_payloads(arrowipc.RecordBatch.from_pydict({"x": []}), rows_per_payload=1, **self.codec)
 
     @property
     def codec(self) -> dict[str, Any]:
-        """The arguments of the kernel that do not depend on data."""
+        """The arguments of the kernel that do not depend on the data."""
         return {name: getattr(self, name) for name in ("with_schema", "compression", "compression_level")}
 
 
@@ -137,7 +137,7 @@ class CodecOptions(_Keywords):
 class EncodeOptions(CodecOptions):
     """How rows are encoded as payloads: the options of :func:`encode_payloads` and :func:`encode_payload_batches`.
 
-    Those of :class:`CodecOptions`, which say how each payload is written, and (one of the first two is needed):
+    They are those of :class:`CodecOptions`, about how each payload is written, and (one of the first two is needed):
 
     Parameters
     ----------
@@ -151,12 +151,12 @@ class EncodeOptions(CodecOptions):
     keep_keys : bool, default False
         Leave the key columns in the payloads too.
     dictionary_columns : sequence of str
-        Columns to be encoded as dictionaries: worth it for texts that repeat within a payload.
+        Columns to be encoded as dictionaries; this saves bytes for texts that repeat within a payload.
     bytes_per_payload : int, default 64 MiB
-        With `group_by`, about the most bytes of rows in a payload: what a group has more goes to a further
-        payload with the same keys. This is also what a task holds of a group.
+        With `group_by`, about the most bytes of rows in a payload: a larger group gets several payloads with the
+        same keys. A task also holds at most so many bytes of a group.
     rows_per_batch, bytes_per_batch : int
-        Most payloads, and about the most bytes, handed to Spark at once.
+        Most payloads, and about the most bytes, that are passed to Spark at once.
     """
 
     rows_per_payload: int | None = None
@@ -196,7 +196,7 @@ def _check_counts(options: Any, *names: str) -> None:
         check_integer(name, getattr(options, name), 1, 2**63 - 1)
 
 
-# -- the same as keywords, for whoever checks the types of calls -----------------------------------------------
+# -- the same as keywords, for type checkers -------------------------------------------------------------------
 
 
 class DecodeKeywords(TypedDict, total=False):

@@ -1,1 +1,1 @@
-"""Reading in Spark: ``reader`` shares files out among tasks, ``convert`` makes batches fit; ``sources``, ``schema``."""
+"""Reading in Spark: ``reader`` plans and runs tasks, ``convert`` converts batches; also ``sources`` and ``schema``."""

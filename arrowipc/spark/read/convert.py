@@ -1,4 +1,4 @@
-"""Turns the values of Arrow columns, nested ones too, into exactly the arrays that Spark accepts."""
+"""Converts the values of Arrow columns, also nested ones, to exactly the arrays that Spark accepts."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -38,10 +38,10 @@ NANOSECONDS_PER_MICROSECOND = 1_000
 NANOSECONDS_PER_DAY = 86_400 * 10**9
 # Offsets of Spark's strings, binaries and lists are 32 bits wide.
 MAX_OFFSET = 2**31 - 1
-# Nested values of a dictionary may expand to so many times their bytes, and to this many in any case.
+# Nested values of a dictionary may expand to EXPANSION_LEAST bytes plus EXPANSION times their own.
 EXPANSION, EXPANSION_LEAST = 32, 1 << 26
 
-# pyarrow has no class for two of the three kinds of interval, so they cross the border as their bare bytes.
+# pyarrow has no class for two of the three kinds of interval, so they are passed to it as plain bytes.
 _INTERVAL_STORAGE: dict[str, at.DataType] = {
     "year_month": at.Int(32, True),
     "day_time": at.FixedSizeBinary(8),
@@ -72,7 +72,7 @@ def to_spark_batch(
     Returns
     -------
     pyarrow.RecordBatch
-        With the exact types, order and nullability that Spark 4 demands.
+        A batch with the exact types, order and nullability that Spark 4 requires.
 
     Raises
     ------
@@ -101,15 +101,15 @@ class BatchConverter:
     Parameters
     ----------
     source : Schema
-        Of the batches to come.
+        The schema of the batches.
     target : pyspark.sql.types.StructType
-        The columns wanted; found by name, exactly or else without regard to case, as Spark does.
+        The columns wanted; found by name, exactly or else ignoring case, as in Spark.
     options : TypeOptions
-        What to do about values that Spark cannot hold.
+        Conversion of values that Spark cannot hold.
     label : str, default "the batch"
-        What holds the data, for error texts.
+        Name of the data's source, for error texts.
     missing_is_null : bool, default False
-        Whether a column or field that the batches lack is null, or an error.
+        Whether a column or field that the batches lack is null; else it is an error.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class BatchConverter:
         self._storage = None if storage.equals(source, check_metadata=True) else storage
 
     def __call__(self, batch: Any) -> pa.RecordBatch:
-        """Convert one whole batch of ours, or of another library."""
+        """Convert one whole batch of arrowipc or another library."""
         try:
             return self.convert(self.hand_over(batch))
         except _TooLongError as error:
@@ -150,7 +150,7 @@ class BatchConverter:
         return pa.record_batch(batch if self._storage is None else WithSchema(batch, self._storage))
 
     def split(self, batch: pa.RecordBatch, rows: int, bytes_: int = 1 << 26) -> Iterator[pa.RecordBatch]:
-        """Convert what was handed over into batches of at most ``rows`` rows and about ``bytes_`` bytes."""
+        """Convert a batch from `hand_over` into batches of at most ``rows`` rows and about ``bytes_`` bytes."""
         size = batch.get_total_buffer_size()
         if size > bytes_:
             rows = max(1, min(rows, batch.num_rows * bytes_ // size))
@@ -158,7 +158,7 @@ class BatchConverter:
             yield from self._halve(batch.slice(start, rows), bytes_)
 
     def _halve(self, batch: pa.RecordBatch, bytes_: int) -> Iterator[pa.RecordBatch]:
-        # Dictionary and run-end columns grow when they are decoded, maybe past Spark's 32-bit offsets.
+        # Dictionary and run-end columns grow when they are decoded, possibly beyond Spark's 32-bit offsets.
         half = batch.num_rows // 2
         self._limit.bytes = min(bytes_, MAX_OFFSET) if half else MAX_OFFSET
         try:
@@ -172,7 +172,7 @@ class BatchConverter:
             self._limit.bytes = MAX_OFFSET
 
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert what was handed over, as one batch."""
+        """Convert a batch from `hand_over`, as one batch."""
         if not self._columns:
             return rows_without_columns(batch.num_rows)
         columns = batch.columns
@@ -185,12 +185,12 @@ class BatchConverter:
 
 
 class _TooLongError(Exception):
-    """A column of a batch does not fit 32-bit offsets, or its limit; half of its rows may."""
+    """A column of a batch does not fit 32-bit offsets, or its limit; half of its rows may fit."""
 
 
 @dataclasses.dataclass(slots=True)
 class _SizeLimit:
-    """How many bytes a text, binary or nested column may have once its dictionary or runs are decoded."""
+    """The most bytes of a text, binary or nested column after its dictionary or runs are decoded."""
 
     bytes: int = MAX_OFFSET
 
@@ -215,7 +215,7 @@ class WithSchema:
 
 
 def _find(field: st.StructField, names: list[str], label: str, rules: _Rules) -> int | None:
-    """Where a column or field is; None where it is missing, and may be."""
+    """Return the index of a column or field; None if it is missing, and that is allowed."""
     index = find_name(field.name, names, label, optional=rules.missing_is_null)
     if index is None and not field.nullable:
         raise UsageError(f"{label} has no column {field.name!r}, and the schema says that it has no nulls")
@@ -223,7 +223,7 @@ def _find(field: st.StructField, names: list[str], label: str, rules: _Rules) ->
 
 
 def _flat(field: Field) -> Field:
-    """The field without runs whose values are runs, which pyarrow does not take."""
+    """Return the field with nested run-end encodings flattened, because pyarrow refuses runs of runs."""
     type_ = changed(field.type, _flat)
     if isinstance(type_, at.RunEndEncoded) and isinstance(type_.values.type, at.RunEndEncoded):
         type_ = at.RunEndEncoded(type_.run_ends, type_.values.type.values)
@@ -231,23 +231,23 @@ def _flat(field: Field) -> Field:
 
 
 def _storage_field(field: Field) -> Field:
-    # Without field metadata pyarrow hands over the storage of extension types, which is what Spark can hold.
+    # Without field metadata, pyarrow uses the storage type of extension types, which Spark can hold.
     return Field(field.name, _storage(field.type), field.nullable)
 
 
 def _storage(type_: at.DataType) -> at.DataType:
-    """The type with intervals as bare bytes, and without the field metadata that marks extension types."""
+    """Return the type with intervals as plain bytes, and without the field metadata that marks extension types."""
     match type_:
         case at.Interval():
             return _INTERVAL_STORAGE[type_.unit]
         case at.Time(unit="ns"):
-            # Spark's TIME has this Arrow type and fewer digits: a bare count cannot pass for it unchecked.
+            # Spark's TIME has this Arrow type, but fewer digits: as integers, the values cannot pass unchecked.
             return at.Int(64, True)
     return changed(type_, _storage_field)
 
 
 def _checked(source: at.DataType, target: st.DataType, options: _Rules, path: str, nullable: bool) -> Convert:
-    """Plan the conversion of a column or child; nulls that the schema rules out are refused: Spark reads garbage."""
+    """Plan the conversion of a column or child; unless `nullable`, refuse nulls, which Spark would read as garbage."""
     convert = _converter(source, target, options, path)
 
     def check(array: Any) -> Any:
@@ -260,12 +260,12 @@ def _checked(source: at.DataType, target: st.DataType, options: _Rules, path: st
 
 
 def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: str) -> Convert:
-    """Plan the conversion of a column or child; nulls do not matter."""
+    """Plan the conversion of a column or child, without a check for nulls."""
     match source:
         case Meaning():
             if type(spark_type(source, options, path)) is type(target):
                 return _MEANT[source.name](source.storage, target, options, path)
-            return _converter(source.storage, target, options, path)  # a schema of the user's asks for that
+            return _converter(source.storage, target, options, path)  # the user's schema asks for the storage type
         case at.Dictionary():
             return _dictionary(_converter(source.value_type, target, options, path), path, options.limit)
         case at.RunEndEncoded():
@@ -291,12 +291,12 @@ def _converter(source: at.DataType, target: st.DataType, options: _Rules, path: 
             convert = _leaf(source, target, options, path)
     if isinstance(target, st.DecimalType):
         return lambda array: _with_digits(array if array.type == expected else convert(array), f"column {path!r}")
-    # What is in lists, structs and maps is looked at in any case: it may hide nulls, or decimals with too many digits.
+    # Always convert lists, structs and maps: their children may contain nulls, or decimals with too many digits.
     return convert if expected.num_fields else lambda array: array if array.type == expected else convert(array)
 
 
 def _with_digits(array: Any, where: str) -> Any:
-    """Decimals: the format allows more digits than the type has, and Spark's JVM does not."""
+    """Return decimals after checking that none has more digits than the type; the format itself allows more."""
     for value in pc.min_max(array).as_py().values() if len(array) else ():
         if value is not None and value.copy_abs() >= Decimal(10) ** (array.type.precision - array.type.scale):
             raise UnsupportedError(f"{where} holds {value}, more than the digits of its type: {array.type}")
@@ -304,7 +304,7 @@ def _with_digits(array: Any, where: str) -> Any:
 
 
 def _leaf(source: at.DataType, target: st.DataType, options: TypeOptions, path: str) -> Convert:
-    """Convert values without children: to their own Spark type, then, checked, to a number wanted instead."""
+    """Plan the conversion of values without children: to their natural Spark type, then, checked, to the target."""
     expected = arrow_type_of(target, path)
     where = f"column {path!r} ({source})"
     if isinstance(source, at.Decimal) and isinstance(target, st.StringType):
@@ -326,7 +326,7 @@ def _leaf(source: at.DataType, target: st.DataType, options: TypeOptions, path: 
 
 
 def _convertible(natural: st.DataType, target: st.DataType) -> bool:
-    """Whether values of one type can become values of the other, each of them checked."""
+    """Whether values of one type can be converted to the other, with a check of each value."""
     match natural:
         case st.IntegralType():
             return isinstance(target, st.NumericType)
@@ -348,7 +348,7 @@ def _natural(source: at.DataType, natural: st.DataType, options: TypeOptions, wh
             layout = _INTERVAL_LAYOUT[source.unit]
             return lambda array: _unpack_interval(array, layout, expected)
         case at.Date(unit="ms"):
-            # The format asks for whole days; a writer that left a time of day in means the day it falls on.
+            # The format requires whole days; if a value contains a time of day, use the day in which it is.
             days = pa.int32()
             return lambda array: _cast(_floor_divide(array, MILLISECONDS_PER_DAY), days, where).view(expected)
         case at.Time() | at.Timestamp() | at.Duration() if source.unit == "ns":
@@ -356,7 +356,7 @@ def _natural(source: at.DataType, natural: st.DataType, options: TypeOptions, wh
             check = _time_of_day(expected, where) if pa.types.is_time(expected) else None
             return convert if check is None else lambda array: check(convert(array))
         case at.Timestamp(unit="us"):
-            # Only the name of the time zone changes, which no cast needs to look up: the instants stay.
+            # Only the time zone changes, not the instants: no cast, which would look up the zone's name.
             return lambda array: array.view(expected)
         case at.Time() if pa.types.is_integer(expected):
             return lambda array: _cast(array, pa.time64("ns"), where).view(expected)
@@ -366,7 +366,7 @@ def _natural(source: at.DataType, natural: st.DataType, options: TypeOptions, wh
 
 
 def _time_of_day(expected: pa.DataType, where: str) -> Convert:
-    """Times, which the format also lets be 24 hours and more, and Spark's JVM does not."""
+    """Plan a conversion to times of day that refuses 24 hours and more, which the format allows, but Spark does not."""
 
     def convert(array: Any) -> Any:
         result = _cast(array, expected, where) if array.type != expected else array
@@ -394,19 +394,19 @@ def _cast(array: Any, expected: pa.DataType, where: str) -> Any:
 
 def _number(array: Any, expected: pa.DataType, where: str) -> Any:
     if pa.types.is_integer(array.type) and pa.types.is_decimal(expected):
-        # pyarrow wants room for the widest integer; the second cast checks the values that are there.
+        # pyarrow requires a decimal for the widest integer; the second cast checks the actual values.
         array = _cast(array, pa.decimal128(38, min(expected.scale, 19)), where)
     return _cast(array, expected, where)
 
 
 def _floor_divide(array: Any, divisor: int) -> Any:
-    """The 64-bit counts in ``array`` in a unit ``divisor`` times as long, rounded down; int64."""
+    """Return the 64-bit counts in ``array`` divided by ``divisor``, rounded down, as int64."""
     values = _plain(array.buffers()[1], np.int64, array)
     return pa.array(values // divisor, pa.int64(), mask=_mask(array, as_numpy=True))
 
 
 def _plain(buffer: Any, dtype: Any, array: Any) -> np.ndarray[Any, Any]:
-    """The fixed-width values of ``array`` in one of its buffers."""
+    """Return the fixed-width values of ``array`` in one of its buffers."""
     if not len(array):
         return np.empty(0, dtype)
     return np.frombuffer(buffer, dtype, len(array) + array.offset)[array.offset :]
@@ -417,7 +417,7 @@ def _microseconds(expected: pa.DataType, truncate: bool, where: str) -> Convert:
         whole = _floor_divide(array, NANOSECONDS_PER_MICROSECOND)
         back = pc.multiply(whole, NANOSECONDS_PER_MICROSECOND)
         counts = array.view(pa.int64())
-        # Arrays whose null counts differ are not equal, and the count of a file may be wrong.
+        # Arrays with different null counts are never equal, and a file's null count may be wrong: compare values, too.
         wrong: Any = counts.filter(pc.not_equal(back, counts)) if not truncate and not back.equals(counts) else ()
         if len(wrong):
             raise UnsupportedError(
@@ -425,7 +425,7 @@ def _microseconds(expected: pa.DataType, truncate: bool, where: str) -> Convert:
                 "which is not a whole number of microseconds, and Spark keeps no more; "
                 'set the option nanoseconds="truncate" to drop the rest or nanoseconds="long" to get a bigint'
             )
-        # Spark's TIME travels in nanoseconds, its timestamps and intervals in microseconds.
+        # Spark's TIME is passed in nanoseconds, its timestamps and intervals in microseconds.
         return (back if pa.types.is_time(expected) else whole).view(expected)
 
     return convert
@@ -445,8 +445,8 @@ def _mask(array: Any, as_numpy: bool = False) -> Any:
 
 
 def _dictionary(convert: Convert, path: str, limit: _SizeLimit) -> Convert:
-    # The slices of a batch, and mostly the batches of a file, share their dictionary. The last one is kept with
-    # its result: as long as it is, no other dictionary can have its addresses.
+    # The slices of a batch, and usually the batches of a file, share their dictionary. Keep the last one with its
+    # result: as long as it is alive, no other dictionary can have its addresses.
     last: list[Any] = [None, None, None]
 
     def decode(array: Any) -> Any:
@@ -462,7 +462,7 @@ def _dictionary(convert: Convert, path: str, limit: _SizeLimit) -> Convert:
 
 
 def _nested_dictionary(convert: Convert, values: Any, path: str, limit: _SizeLimit) -> Any:
-    """Convert nested values of a dictionary, which may expand to any size, however few rows refer to them."""
+    """Convert nested values of a dictionary; limit their size, which does not depend on the number of rows."""
     usual, limit.bytes = limit.bytes, min(limit.bytes, EXPANSION_LEAST + EXPANSION * values.get_total_buffer_size())
     try:
         return convert(values)
@@ -477,7 +477,7 @@ def _nested_dictionary(convert: Convert, values: Any, path: str, limit: _SizeLim
 
 
 def value_sizes(array: Any) -> np.ndarray[Any, Any]:
-    """About how many bytes each value of an array takes, one by one for texts, binaries and what holds them."""
+    """Return about how many bytes each value takes: its own for texts, binaries and nests of them, else the average."""
     kind = array.type
     if pa.types.is_struct(kind):
         parts = [value_sizes(array.field(number)) for number in range(kind.num_fields)]
@@ -492,13 +492,13 @@ def value_sizes(array: Any) -> np.ndarray[Any, Any]:
 
 
 def rows_without_columns(count: int) -> pa.RecordBatch:
-    """A batch of rows without columns."""
+    """Return a batch of rows without columns."""
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
 def _run_ends(convert: Convert, path: str, limit: _SizeLimit) -> Convert:
     def expand(array: Any) -> Any:
-        # A slice has the values and run ends of the whole array: its rows are found by offset and length.
+        # A slice has the values and run ends of the whole array: use its offset and length.
         rows = np.arange(array.offset, array.offset + len(array))
         runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
         return _take(convert(array.values), pa.array(runs), path, limit)
@@ -509,7 +509,7 @@ def _run_ends(convert: Convert, path: str, limit: _SizeLimit) -> Convert:
 def _take(values: Any, indices: Any, path: str, limit: _SizeLimit) -> Any:
     too_long = _TooLongError(f"column {path!r}: a value is longer than Spark's 2 GiB")
     texts = pa.types.is_string(values.type) or pa.types.is_binary(values.type)
-    # Checked here because older versions of pyarrow wrap around instead of raising.
+    # Check this here, because older versions of pyarrow wrap around instead of raising.
     if texts and values.get_total_buffer_size() * len(indices) > limit.bytes:
         lengths = pc.binary_length(values)
         longest = pc.max(lengths).as_py() or 0
@@ -538,14 +538,14 @@ def _list(source: ListType, child: Convert, expected: pa.DataType) -> Convert:
 
 
 def _list_parts(source: at.DataType, array: Any) -> tuple[np.ndarray[Any, Any], Any]:
-    """Offsets from 0 (``len(array) + 1`` of them) and the child values that they cover."""
+    """Return offsets from 0 (``len(array) + 1`` of them) and the child values that they cover."""
     if isinstance(source, at.FixedSizeList):
         size = source.list_size
         offsets = np.arange(len(array) + 1, dtype=np.int64) * size
         return offsets, array.values.slice(array.offset * size, len(array) * size)
     if isinstance(source, at.ListView | at.LargeListView):
         sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-        # Views may lie in any order and overlap; flatten() lays them out one after the other.
+        # List views may be in any order and overlap; flatten() copies them in order.
         return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]), array.flatten()
     offsets = array.offsets.to_numpy(zero_copy_only=False)
     if not len(offsets):
@@ -587,7 +587,7 @@ def _struct(source: at.Struct, target: st.StructType, options: _Rules, path: str
 
 
 def _union(source: at.Union, target: st.StructType, options: _Rules, path: str) -> Convert:
-    """A struct with one nullable field per member; the member that the row holds is set."""
+    """Plan the conversion of a union to a struct with one nullable field per member, of which only one is set."""
     names = union_names(source)
     expected = arrow_type_of(target, path)
     plan = []
@@ -599,7 +599,7 @@ def _union(source: at.Union, target: st.StructType, options: _Rules, path: str) 
         plan.append((index, _converter(type_, field.dataType, options, f"{path}.{field.name}")))
 
     def convert(array: Any) -> Any:
-        # pyarrow's type_codes and offsets start at the whole array's first row, not at the slice's.
+        # Read the buffers: pyarrow's type_codes and offsets ignore that the array is a slice.
         buffers = array.buffers()
         codes = _plain(buffers[1], np.int8, array)
         rows = _plain(buffers[2], np.int32, array) if source.mode == "dense" else np.arange(len(array), dtype=np.int32)
@@ -615,19 +615,19 @@ def _union(source: at.Union, target: st.StructType, options: _Rules, path: str) 
 
 
 def _take_converted(values: Any, indices: Any, convert: Convert) -> Any:
-    # Taking first keeps values that no row selects away from the checks; pyarrow takes no views and run-ends.
+    # Take before converting, so that values of no row are not checked; pyarrow cannot take views and run-ends.
     try:
         taken = values.take(indices)
     except pa.ArrowNotImplementedError:
         return convert(values).take(indices)
-    if pa.types.is_union(values.type):  # which has no nulls of its own, and the struct that it becomes has
+    if pa.types.is_union(values.type):  # unions have no nulls, but the structs that they become do
         return convert(taken).take(pa.array(np.arange(len(indices)), mask=_mask(indices, as_numpy=True)))
     return convert(taken)
 
 
 # -- extension types -----------------------------------------------------------------------------------------
 
-# Where the digits of a UUID stand in its text.
+# The positions of the digits in the text of a UUID.
 _DIGITS = [place for place in range(36) if place not in (8, 13, 18, 23)]
 
 

@@ -1,4 +1,4 @@
-"""What is in files without their rows: read from footers and heads of messages, by many tasks."""
+"""Numbers of batches and rows of files, read by several tasks from footers and metadata, without any rows."""
 
 import json
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 FOUND = "path string, size bigint"
 COLUMNS = "file string, format string, bytes bigint, batches bigint, rows bigint"
-#: Tasks that look into files.
+#: Number of tasks that read files.
 TASKS = 16
 
 
 def describe(spark: "SparkSession", path: str | list[str], **options: Any) -> "DataFrame":
-    """Say of each file how many batches and rows it has, from footers and heads of messages alone.
+    """Return the numbers of batches and rows of each file, from footers and the metadata of messages alone.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ def describe(spark: "SparkSession", path: str | list[str], **options: Any) -> "D
     path : str or list of str
         Directories, files and patterns that the executors see; see :class:`ArrowIpcDataSource`.
     **options
-        Of reading, such as ``pathGlobFilter``.
+        Options of reading, such as ``pathGlobFilter``.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        A row per file: ``file``, ``format`` (file or stream), ``bytes``, ``batches``, ``rows``. Python tasks look,
-        with the jar and without it.
+        A row per file: ``file``, ``format`` (file or stream), ``bytes``, ``batches``, ``rows``. Tasks in Python read
+        the files, with and without the jar.
     """
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
     asked = ReadOptions.of({**texts, "paths": json.dumps([path] if isinstance(path, str) else list(path))})
@@ -56,7 +56,7 @@ def describe(spark: "SparkSession", path: str | list[str], **options: Any) -> "D
 
 
 def count_rows(spark: "SparkSession", path: str | list[str], **options: Any) -> int:
-    """Count the rows of files from footers and heads of messages alone; parameters are those of `describe`."""
+    """Count the rows of files from footers and metadata of messages alone; parameters are those of `describe`."""
     from pyspark.sql.functions import sum as total
 
     (found,) = describe(spark, path, **options).agg(total("rows")).collect()
@@ -72,7 +72,7 @@ def _rows(rows: list[dict[str, Any]], ddl: str) -> "pa.RecordBatch":
 
 
 def _described(options: ReadOptions, path: str, size: int | None) -> dict[str, Any] | None:
-    """The row about a file; None where it is left out."""
+    """Return the row about a file; None if the file is left out."""
     try:
         with naming(path):
             source = options.source(path, size)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
 
-#: What a task, and opening a file, cost, in bytes that could be read meanwhile.
+#: The costs of a task and of opening a file, in bytes that could be read in the same time.
 TASK_COST, OPEN_COST = 4 << 20, 1 << 16
-#: Rows that Spark is handed at once.
+#: Most rows of a batch for Spark.
 ROWS_PER_BATCH = 32_768
 
 
 def grouped(files: list[FoundFile], most: int) -> list[list[FoundFile]]:
-    """Share files out among tasks of about the same number of bytes, `most` of them at most but for one file."""
+    """Distribute files to tasks of about the same number of bytes, at most `most` unless one file has more."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     total = sum((file.size or 0) + OPEN_COST for file in files)
     target = max(1, min(most, max(TASK_COST, -(-total // cores))))
@@ -55,14 +55,14 @@ class ArrowIpcReader(Shipped, DataSourceReader):
         self._last: tuple[Schema, list[str], BatchConverter] | None = None
 
     def partitions(self) -> list[InputPartition]:
-        """Share the files that are there out among tasks; none of them is opened."""
+        """Distribute the files to tasks, without opening them."""
         tasks = grouped(self._options.files(), self._options.given["maxPartitionBytes"])
         return [InputPartition(files) for files in tasks]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """Read one partition as batches that have exactly the schema."""
         left_out = LeftOut(log)
-        for file in partition.value or ():  # without files Spark makes a partition of its own
+        for file in partition.value or ():  # if there are no files, Spark makes a partition with the value None
             try:
                 with naming(file.path):
                     yield from self._read(file)
@@ -100,7 +100,7 @@ class ArrowIpcReader(Shipped, DataSourceReader):
                     yield self._with_keys(part, file.path, keys)
 
     def _converter(self, schema: Schema, target: "StructType", path: str) -> "BatchConverter":
-        """What converts the batches of a file; of many files it is planned once, where their schemas are equal."""
+        """Return the converter for the batches of a file; it is reused for the next file if the schemas are equal."""
         from arrowipc.spark.read.convert import BatchConverter
 
         if self._last is None or self._last[1] != target.names or not self._last[0].equals(schema, check_metadata=True):
@@ -109,7 +109,7 @@ class ArrowIpcReader(Shipped, DataSourceReader):
         return self._last[2]
 
     def _with_keys(self, batch: "pa.RecordBatch", path: str, keys: dict[str, str | None]) -> "pa.RecordBatch":
-        """The rows of a file with the columns that its folders are."""
+        """Return the rows of a file with the columns of its folders added."""
         if not keys:
             return batch
         import pyarrow as pa

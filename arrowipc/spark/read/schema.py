@@ -1,4 +1,4 @@
-"""The schema of a read: of the first file or of all, and of the ``key=value`` folders, typed as Spark types them."""
+"""The schema of a read: that of the first file or of all, and columns of ``key=value`` folders with Spark's types."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _INT = range(-(2**31), 2**31)
 
 
 def infer_schema(options: ReadOptions) -> st.StructType:
-    """Spark's schema of the first file, or with ``mergeSchema`` of all; cut down to the option ``columns``."""
+    """Return the Spark schema of the first file, or with ``mergeSchema`` of all, limited to the option ``columns``."""
     files = options.files()
     if not files:
         raise UsageError(f"{', '.join(options.given.paths)}: no file has a schema; give one with schema(...)")
@@ -36,7 +36,7 @@ def infer_schema(options: ReadOptions) -> st.StructType:
         chosen = [name for name in columns if index_of(name, [key.name for key in keys]) is None]
     fields = [*_of_files(options, files, chosen).fields]
     for key in keys:
-        # As in Spark, a key takes the place of the column that files have under its name.
+        # As in Spark, a key replaces the column of the same name in files.
         place = index_of(key.name, [field.name for field in fields])
         fields = [*fields, key] if place is None else [*fields[:place], key, *fields[place + 1 :]]
     if columns is not None:
@@ -47,7 +47,7 @@ def infer_schema(options: ReadOptions) -> st.StructType:
 
 
 def _of_files(options: ReadOptions, files: list[FoundFile], chosen: list[str] | None) -> st.StructType:
-    """The chosen columns that the first file or, with ``mergeSchema``, all files have."""
+    """Return the schema of the chosen columns in the first file or, with ``mergeSchema``, in all files."""
     merged, seen, merges = st.StructType(), set[bytes](), options.given["mergeSchema"]
     error: Exception | None = None
     for file in files:
@@ -75,7 +75,7 @@ def _of_files(options: ReadOptions, files: list[FoundFile], chosen: list[str] | 
                 return spark_schema
             merged = merge_fields([merged, spark_schema])
     if not seen and error is not None:
-        raise error  # of the first file that could not be read
+        raise error  # from the first file that could not be read
     for column in chosen or ():
         if index_of(column, merged.names) is None and index_of(column.split(".")[0], merged.names) is None:
             raise UsageError(f"option columns: no file has a column {column!r}")
@@ -83,9 +83,9 @@ def _of_files(options: ReadOptions, files: list[FoundFile], chosen: list[str] | 
 
 
 def key_fields(files: Iterable[FoundFile]) -> list[st.StructField]:
-    """The columns that the folders of all files are: int, bigint, double, date, string or void, as Spark infers them.
+    """Return the columns of the files' folders: int, bigint, double, date, string or void, as Spark infers them.
 
-    Spark also infers timestamps, in a time zone that it does not tell, and decimals (``1e5``): here these are strings.
+    Spark also infers timestamps, in a time zone that it does not expose, and decimals (``1e5``); here both are strings.
     """
     folders = dict.fromkeys((dirname(file.path), dirname(file.below)) for file in files if "=" in file.below)
     texts: dict[str, set[str | None]] = {}
@@ -111,7 +111,7 @@ def _key_type(texts: set[str | None]) -> st.DataType:
 
 
 def typed_key(path: str, keys: Mapping[str, str | None], field: st.StructField) -> Any:
-    """The value of a column that is a key, as a scalar of the Arrow type that Spark expects."""
+    """Return the value of a key column as a scalar of the Arrow type that Spark expects."""
     type_ = arrow_type_of(field.dataType, field.name)
     name = [*keys][index_of(field.name, [*keys]) or 0]
     if keys[name] is None:
@@ -132,7 +132,7 @@ def typed_key(path: str, keys: Mapping[str, str | None], field: st.StructField) 
 
 
 def chosen_columns(schema: Schema, target: st.StructType, columns: list[str] | None, path: str) -> Any:
-    """What to read of a file of a schema, None for all: some `columns`, by name or path, or those of `target`."""
+    """Return the columns to read from a file, None for all: those of the option `columns`, or those of `target`."""
     names = schema.names
     if columns is None:
         found = [find_name(name, names, path, optional=True) for name in target.names]
@@ -142,7 +142,7 @@ def chosen_columns(schema: Schema, target: st.StructType, columns: list[str] | N
             raise UsageError(f"column {name!r} of the schema is not in the option columns: leave one of them out")
     there = [column for column in columns if fields_at(list(schema), column)]
     for column in columns:
-        # Of a struct without this field some other has to say where it is null.
+        # If a struct lacks the field, read the whole struct, to know where it is null.
         head = column.split(".")[0]
         if column not in there and head in names and not any(f"{each}.".startswith(f"{head}.") for each in there):
             there.append(head)

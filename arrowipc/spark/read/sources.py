@@ -1,4 +1,4 @@
-"""What a read is made of: its options, the files that it finds, and how one of them is opened."""
+"""The options of a read, the files that it finds, and the opening of one of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from arrowipc.sources.source import map_file
 from arrowipc.spark.options import USE_THE_JAR, Options
 from arrowipc.spark.types import TypeOptions
 
-#: Files of up to so many bytes are read at once, which is quicker than mapping them.
+#: Files of up to so many bytes are read completely, which is faster than mapping them.
 SMALL = 1 << 16
 
 
@@ -25,15 +25,15 @@ class ReadOptions:
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "ReadOptions":
-        """Check Spark's options, which are texts."""
+        """Check Spark's options, whose values are texts."""
         given = Options.of(texts)
         return cls(given, TypeOptions(given["nanoseconds"], given["unsupported"], given["extensions"]))
 
     def files(self) -> list[FoundFile]:
-        """The files to read; none where a directory is empty.
+        """Return the files to read; an empty directory has none.
 
-        As in Spark, those in folders that are no keys are read only with ``recursiveFileLookup``, and then no folder
-        is a key. ``below`` of a file has the folders that may be keys.
+        As in Spark, files in folders that are not ``key=value`` are read only with ``recursiveFileLookup``, and then no
+        folder is a key. ``below`` of a file contains the folders that may be keys.
         """
         given = self.given
         if not given.paths:
@@ -65,7 +65,7 @@ class ReadOptions:
         return files
 
     def source(self, path: str, size: int | None = None) -> Any:
-        """What readers take for a path: a map of a local file, or the bytes of a small one, else a `RemoteSource`."""
+        """Return the source for a path: the map of a local file, the bytes of a small one, or a `RemoteSource`."""
         if is_url(path):
             return RemoteSource(path, self.given.storage, size=size)
         with open(path, "rb", buffering=0) as file:
@@ -73,6 +73,6 @@ class ReadOptions:
             return memoryview(file.readall() if small else map_file(file))
 
     def open(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
-        """Open a `source` of either format; a reader of arrowipc."""
+        """Open a `source` with the reader of arrowipc for its format."""
         openers: dict[str, Any] = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
         return openers[self.given["format"]](source, columns=columns, validate=self.given["validate"])
