@@ -102,7 +102,7 @@ private object FileBatches {
     }
   }
 
-  /** Run a function, and add to the message of its error where it happened, and advice. */
+  /** Run a function, and add to the message of its error where it happened, and some help. */
   def named[T](where: String, help: String = "")(run: => T): T = try run catch {
     case error: ArrowIpcException =>
       val words = s"$where: ${error.getMessage}$help"

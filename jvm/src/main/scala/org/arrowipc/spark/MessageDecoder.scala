@@ -5,7 +5,7 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.arrow.flatbuf.{Message, RecordBatch}
 import org.arrowipc.spark.ArrowIpcException.Limit
 
-/** Makes checked columns of messages; the caller gets their bytes from a file or from memory. */
+/** Makes checked columns of messages; the caller provides their bytes, from a file or from memory. */
 private[spark] final class MessageDecoder(options: ReadOptions) extends AutoCloseable {
   private var zstd: ZstdDecompressCtx = _
 

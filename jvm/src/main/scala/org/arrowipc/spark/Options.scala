@@ -51,7 +51,7 @@ private object Options {
 
   /** `use` is `read`, `write`, `payload`, `encode` or `refused`; `kind` is a type, or advice for a refused option. */
   final case class Option(name: String, default: String, use: String, kind: String) {
-    /** Whether a name in lower case is this option; an option that ends with a dot is all names that begin with it. */
+    /** Whether a name in lower case is this option; one that ends with a dot stands for all names beginning with it. */
     def is(other: String): Boolean = {
       val own = name.toLowerCase(Locale.ROOT)
       if (own.endsWith(".")) other.startsWith(own) else other == own

@@ -4,7 +4,7 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator, OutOfMemoryException}
 import org.arrowipc.spark.ArrowIpcException.Limit
 
-/** Pieces of memory that are reused: after `reset`, `take` returns the same pieces in the same order. */
+/** Pieces of memory that are reused: after `reset`, `take` returns them in the same order, if their sizes fit. */
 private[spark] final class Slabs(allocator: BufferAllocator) extends AutoCloseable {
   private val slabs = new ArrayBuffer[ArrowBuf]
   private var used = 0
@@ -46,6 +46,6 @@ private[spark] final class Slabs(allocator: BufferAllocator) extends AutoCloseab
 }
 
 private object Slabs {
-  /** A piece is reused if it has at most four times the wanted bytes plus SPARE. */
+  /** A piece is reused only if it has at most 4 * (wanted bytes + SPARE) bytes. */
   private final val SPARE = 1L << 16
 }
