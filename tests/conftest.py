@@ -1,4 +1,4 @@
-"""What pytest needs before any test: the hypothesis profile and where the golden data is."""
+"""Settings of pytest for all tests: the profile of hypothesis, order and threads of tests, and the golden data."""
 
 import gc
 import inspect
@@ -16,7 +16,7 @@ from helpers import golden
 from helpers.processes import EXAMPLES
 from hypothesis import HealthCheck, settings
 
-# Deterministic, so that a red run is red again; `HYPOTHESIS_PROFILE=search` looks for new examples.
+# Deterministic, so that a failed run fails again; `HYPOTHESIS_PROFILE=search` looks for new examples.
 settings.register_profile(
     "fixed",
     derandomize=True,
@@ -35,8 +35,8 @@ TESTS = Path(__file__).parent
 LONG = ("spark", "dissociated", "hostile", "laws")
 
 
-#: Why tests cannot run in several threads at once (pytest-run-parallel): those of a folder, and those that use a name,
-#: themselves or in a function of ours that they call.
+#: Folders whose tests cannot run in several threads at once (pytest-run-parallel), and the reasons. `ALONE_NAMES` has
+#: the same for tests that use a name, themselves or in a function of these tests that they call.
 ALONE_FOLDERS = {
     **dict.fromkeys(
         ("spark", "dissociated", "cli", "hostile", "peers", "fuzz"), "starts processes, servers or sessions"
@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort by folder; the order within a file stays. Mark what cannot run in several threads, where that is wanted."""
+    """Sort by folder; the order within a file stays. With several threads, mark the tests that cannot run in them."""
     if wanted := config.getoption("part"):
         part, parts = map(int, wanted.split("/"))
         chosen = [crc32(item.path.relative_to(TESTS).as_posix().encode()) % parts == part for item in items]
@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def names_used(function: Callable[..., Any]) -> set[str]:
-    """Names in the code of a function, of those inside it, and of ours that it calls."""
+    """The names in the code of a function, of functions inside it, and of functions of these tests that it calls."""
     found: set[str] = set()
     function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
     codes: list[tuple[CodeType, dict[str, Any]]] = [(function.__code__, function.__globals__)]
@@ -122,29 +122,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_sessionstart() -> None:
-    """Collect tests without the garbage collector, which finds none and takes a tenth of the time."""
+    """Collect tests without the garbage collector, which would find nothing and take a tenth of the time."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector pass over the twenty thousand tests and the libraries, which it would walk each time."""
+    """Let the collector skip the twenty thousand tests and the libraries, which it would walk each time."""
     gc.enable()
     gc.collect()
     gc.freeze()
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """And over what a file of tests imported and left: tests that collect take a tenth of their time so."""
+    """Let the collector also skip what a file of tests left: then tests that collect take a tenth of the time."""
     if nextitem is not None and nextitem.path != item.path:
         with warnings.catch_warnings():
-            # Files that a test left open: the collector may find them at any time, and this is no test.
+            # The collector may find files that a test left open at any time, also here, where no test runs.
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
         gc.freeze()
 
 
 def pytest_unconfigure() -> None:
-    """Give them back to it: libraries complain at exit of what was never collected."""
+    """Let the collector see all objects again: at exit, libraries complain about objects that were never collected."""
     gc.unfreeze()
 
 

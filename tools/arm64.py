@@ -1,8 +1,8 @@
 """Builds the library for 64-bit ARM on Debian for x86-64, and runs its tests in an emulated processor (QEMU).
 
 ``make arm64`` needs Debian's package index and PyPI, and no rights: compiler, emulator, the target's Python and the
-libraries for tests are unpacked into ``build/arm64`` and stay there. The tests run folder by folder, each with a limit
-of time; a line says what each came to, and ``build/arm64/logs`` has the rest. ``--smoke`` only tries that the library
+libraries for tests are unpacked into ``build/arm64`` and stay there. The tests run folder by folder, each with a time
+limit; a line shows the result of each, and ``build/arm64/logs`` has the output. ``--smoke`` only tries that the library
 works at all.
 
 The exit status is 1 if something failed.
@@ -30,23 +30,24 @@ TRIPLE = "aarch64-linux-gnu"
 PYTHON = VENV / "bin/python"
 SITE = VENV / f"lib/python{VERSION}/site-packages"
 
-#: What is unpacked: programs for this machine, and a Python with its headers for the other one.
+#: The packages that are unpacked: programs for this machine, and a Python with its headers for the other one.
 PROGRAMS = (f"gcc-{TRIPLE}", "qemu-user-static")
 PACKAGES = (f"python{VERSION}", f"libpython{VERSION}-dev", "libstdc++6")
-#: What the tests use if it is there; they say what they skip without the others.
+#: Libraries that the tests use if they are there; tests that need others are skipped.
 LIBRARIES = (
     *("pytest", "pytest-benchmark", "hypothesis", "flatbuffers", "fsspec", "numpy", "pyarrow", "scipy"),
     *("pandas", "lz4", "zstandard", "backports.zstd" if sys.version_info < (3, 14) else "", "click", "rich"),
 )
-#: Wheels of these are installed, from the newest glibc on.
+#: The platforms of wheels that are installed, the one of the newest glibc first.
 POLICIES = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_17", "manylinux2014")
 
-#: Folders of tests, each with what pytest is told besides.
+#: Parts of the tests: their folders, and the options of pytest for them.
 QUICK = ("-m", "not (slow or spark or nosanitize)")
 FOLDERS = ("inline", "metadata", "columns", "decode", "encode", "cdata", "values", "derived", "tensors", "payloads")
 SLOWER = ("laws", "checklist", "hostile")
 PEERS = ("tests/peers/test_golden.py", "tests/peers/test_golden_written.py", "tests/peers/test_writers.py")
-#: Not of the processor: QEMU keeps descriptors that a message brings beyond those that fit, and takes too long to hang.
+#: Tests that fail because of QEMU: it keeps descriptors of a message beyond those that fit, and is too slow to find a
+#: hang in time.
 EMULATION = (
     "--deselect=tests/hostile/test_dissociated.py::test_d090_a_server_survives_any_client",
     "--deselect=tests/hostile/test_fuzz.py::test_the_fuzzer_finds_planted_bugs",
@@ -62,7 +63,7 @@ EXAMPLES, MUTANTS, MINUTES = 12, 700, 60
 
 
 def run(command: Sequence[str | Path], **changes: str) -> None:
-    """Run a command in the checkout; say what it said if it fails."""
+    """Run a command in the checkout; if it fails, print its output and exit."""
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **changes}, capture_output=True, text=True)
     if done.returncode != 0:
         print(done.stdout[-5000:], done.stderr[-20000:], sep="\n")
@@ -114,7 +115,7 @@ def make_python() -> None:
     if not done.exists() or done.read_text() != wanted:
         shutil.rmtree(VENV, ignore_errors=True)
         PYTHON.parent.mkdir(parents=True)
-        # Without binfmt, the kernel cannot run the other processor's programs: what tests start is this script.
+        # Without binfmt, the kernel cannot run the other processor's programs: tests start this script.
         words = f"exec '{HOST}/usr/bin/qemu-aarch64-static' -L '{TARGET}' -0 \"$0\" '{TARGET}/usr/bin/python{VERSION}'"
         PYTHON.write_text(f'#!/bin/sh\n{words} "$@"\n')
         PYTHON.chmod(0o755)
@@ -127,7 +128,7 @@ def make_python() -> None:
 
 
 def build() -> Path:
-    """Build the wheel with the cross compiler, put what it holds into the environment, and return it."""
+    """Build the wheel with the cross compiler, unpack it into the environment, and return its path."""
     include = f"{TARGET}/usr/include"
     flags = f"--sysroot={TARGET} -I{include}/python{VERSION} -I{include}/{TRIPLE}/python{VERSION} -I{include}"
     compiler = f"{shutil.which('ccache') or ''} {HOST}/usr/bin/{TRIPLE}-gcc {flags}"
@@ -144,7 +145,7 @@ def build() -> Path:
         _PYTHON_HOST_PLATFORM="linux-aarch64",
         CC=compiler,
         LDSHARED=f"{compiler} -shared",
-        LD_LIBRARY_PATH=f"{HOST}/usr/lib/x86_64-linux-gnu",  # of the cross assembler and linker
+        LD_LIBRARY_PATH=f"{HOST}/usr/lib/x86_64-linux-gnu",  # libraries of the cross assembler and linker
     )
     (wheel,) = dist.glob("*.whl")
     shutil.rmtree(SITE / "arrowipc", ignore_errors=True)

@@ -3,7 +3,7 @@
     pip install playwright
     PYTHONPATH=. python tools/pictures.py [CHROMIUM]
 
-It needs the `[cli]` extra, and a Chromium: that of `playwright install chromium`, or the program that is named.
+It needs the `[cli]` extra, and a Chromium: the one of `playwright install chromium`, or the named program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import arrowipc as ipc
 
 TARGET = Path(__file__).resolve().parents[1] / "docs/_static/pictures"
 SCHEMES = ("light", "dark")
-#: What notebooks put around the HTML of a value.
+#: The page that a notebook puts around the HTML of a value.
 NOTEBOOK = """<!doctype html><meta name="color-scheme" content="light dark"><title>notebook</title>
 <style>body {{ font: 14px system-ui, sans-serif; margin: 24px; width: fit-content;
 background: light-dark(#fff, #131416); color: light-dark(#222, #ddd) }}</style>{}"""

@@ -1,8 +1,8 @@
 """Plants faults in a copy of the library, one after the other, and says which of them no test notices.
 
 ``make plant`` tries all faults of ``tools/faults.toml``, ``make plant ARGS="'a name' 'another name'"`` some. A fault is
-a text of a source file, what takes its place, and the tests that have to fail then. These tests are run without any
-fault first. Copies, which are built in place, lie in ``build/plant``; the checkout is not changed.
+a text of a source file, its replacement, and the tests that must fail with it. These tests are run without any
+fault first. Copies, which are built in place, are in ``build/plant``; the checkout is not changed.
 
 The exit status is 1 if a fault was not noticed, and 2 if the table is wrong: a text is not there exactly once, a fault
 does not compile, a test does not run, takes too long, or fails without the fault.
@@ -29,26 +29,26 @@ ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "tools" / "faults.toml"
 WORK = ROOT / "build" / "plant"
 JAR = "arrowipc/spark/arrowipc-spark.jar"
-#: What git does not list, and a build in place needs to compile only what changes.
+#: Folders that git does not list, with which a build in place compiles only what has changed.
 BUILT = ("build/c", "build/release")
-#: What Python is told to build one thing or the other.
+#: Python's arguments to build each kind of file.
 COMMANDS = {
     "compiled": ("setup.py", "-q", "build_ext", "--inplace"),
     "jar": ("-m", "arrowipc.spark.jar", "--to", JAR),
 }
-#: Seconds for the tests of one fault, and for a build; all that takes longer hangs.
+#: Seconds for the tests of one fault, and for a build; anything that takes longer counts as a hang.
 LONGEST_TESTS, LONGEST_BUILD = 600, 1800
-#: What pytest says by its exit status; a negative one is the signal that ended it.
+#: Exit statuses of pytest; a negative one is the signal that ended it.
 PASSED, FAILED = 0, 1
 
 
 class TableError(Exception):
-    """The table is not true: the message says which fault, and why."""
+    """The table is wrong; the message names the fault and the reason."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One line, or a few, of a file of the library, and what takes their place."""
+    """One line, or a few, of a file of the library, and their replacement."""
 
     name: str
     file: str
@@ -81,7 +81,7 @@ def read_table() -> list[Fault]:
 
 
 def kind_of(file: str) -> str:
-    """What has to be built if a file changes, a key of `COMMANDS`; another text: nothing."""
+    """The key in `COMMANDS` of what must be built if a file changes; another text if nothing must be built."""
     return "jar" if file.startswith("jvm/") else "compiled" if file.endswith((".pyx", ".pxd")) else "nothing"
 
 
@@ -94,7 +94,7 @@ class Copy:
         self._files = files
 
     def restore(self) -> None:
-        """Bring back each file that is not as it was, with its time: what was built of it is not built again."""
+        """Restore each file that has changed, with its time, so that a build finds nothing else to do."""
         for name in self._files:
             source, target = self._source / name, self.folder / name
             if not target.is_file() or source.stat().st_mtime_ns != target.stat().st_mtime_ns:
@@ -102,7 +102,7 @@ class Copy:
                 shutil.copy2(source, target)
 
     def build(self, kind: str) -> None:
-        """Build what `kind_of` a file says; raise a TableError if that fails."""
+        """Build a kind of `COMMANDS`, nothing for another kind; raise a TableError if that fails."""
         if kind in COMMANDS:
             status, printed = self._run(LONGEST_BUILD, *COMMANDS[kind])
             if status != 0:
@@ -136,7 +136,7 @@ class Copy:
         except subprocess.TimeoutExpired:
             return None, f"not done after {seconds} s"
         finally:
-            # Also what the tests started and did not end: a Java, say.
+            # Also end processes that the tests started and did not end, such as Java.
             _end_session(process)
         return process.returncode, printed
 
@@ -148,7 +148,7 @@ def _end_session(process: subprocess.Popen[str]) -> None:
 
 
 def _files_of_checkout() -> list[str]:
-    """Names of all files that git knows or would take, and of those that a build left."""
+    """The names of all files that git tracks or would add, and of files that a build left."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     found = [name for name in listed if (ROOT / name).is_file()]
@@ -162,7 +162,7 @@ def _built(folder: Path) -> list[str]:
 
 
 def _copies(count: int, kinds: set[str]) -> list[Copy]:
-    """Build a copy of the checkout without any fault, and make others of it."""
+    """Build a copy of the checkout without any fault, and make others from it."""
     shutil.rmtree(WORK, ignore_errors=True)
     files = _files_of_checkout()
     whole = Copy(WORK / "whole", ROOT, files)
@@ -189,7 +189,7 @@ def _try(fault: Fault, copy: Copy) -> str | None:
 
 
 def plant(faults: list[Fault], side_by_side: int) -> int:
-    """Plant faults, in as many copies at once; return the exit status."""
+    """Plant faults, in `side_by_side` copies at once; return the exit status."""
     copies: SimpleQueue[Copy] = SimpleQueue()
     made = _copies(side_by_side, {"compiled", *[kind_of(fault.file) for fault in faults]})
     for each in made:

@@ -1,4 +1,4 @@
-"""What every wheel must do where nothing but it is installed: ``python tools/smoke.py FOLDER``, which takes files."""
+"""Tries a wheel where nothing else is installed: ``python tools/smoke.py FOLDER`` writes files into the folder."""
 
 import platform
 import random
@@ -11,7 +11,7 @@ assert "numpy" not in sys.modules
 assert "flatbuffers" not in sys.modules
 
 schema = ipc.types.schema([("x", ipc.types.int64()), ("s", ipc.types.utf8())])
-# More than the vectors of any processor hold at once.
+# More values than the vectors of any processor hold at once.
 rows = {"x": [*range(999), None], "s": [*map(chr, range(200, 1199)), None]}
 refused = 0
 for kind in ("file", "stream"):

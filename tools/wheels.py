@@ -1,7 +1,7 @@
 """Builds a manylinux wheel for each CPython that is installed, and tries each in a clean environment.
 
-``make wheel`` leaves the wheels in ``dist/``. They fulfil manylinux2014 on any machine, as the library calls nothing
-that glibc 2.17 has not. Wheels for musl, ARM and macOS are built by ``.github/workflows/wheels.yml``.
+``make wheel`` leaves the wheels in ``dist/``. They fulfil manylinux2014 on any machine, as the library calls only
+functions of glibc 2.17. Wheels for musl, ARM and macOS are built by ``.github/workflows/wheels.yml``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FLIGHTS = ROOT / "examples/flights/requirements.txt"
 OLDEST = (3, 11)
 NEWEST = (3, 19)
 
-#: Tells what modules of an interpreter are called, if it is one that we build for.
+#: Prints the ending of the names of an interpreter's modules, if we build for this interpreter.
 WHICH = f"""
 import sys, sysconfig
 assert sys.implementation.name == "cpython" and sys.version_info >= {OLDEST}
@@ -30,7 +30,7 @@ print(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
 def pythons() -> Iterator[Path]:
-    """Yield the interpreters that we build for: of each version the first that is found."""
+    """Yield the interpreters that we build for: the first one found of each version."""
     found: dict[str, Path] = {}
     roots = [Path(sys.executable)]
     for minor in range(OLDEST[1], NEWEST[1]):
@@ -90,7 +90,7 @@ def attempt(python: Path, wheel: Path, tests: bool) -> None:
 
 
 def main() -> None:
-    """Build and try; the first failure ends it."""
+    """Build and try the wheels; stop at the first failure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pythons", nargs="*", type=Path, help="interpreters; default: all that are found")
     parser.add_argument("--tests", action="store_true", help="also run the quick tests against each wheel")

@@ -1,1 +1,1 @@
-"""Fuzzing: every way into the library, fed with bytes that know what they break (``make fuzz``)."""
+"""Fuzzing: every way into the library gets mutants of valid inputs, in which known words change (``make fuzz``)."""

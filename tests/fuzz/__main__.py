@@ -23,15 +23,15 @@ from fuzz import child
 from fuzz.recorder import SECONDS, Board, keep
 
 HERE = Path(__file__).resolve().parent
-#: Processes of one target that may die before it is left alone.
+#: How many processes of one target may die before it is not started again.
 MOST_DEATHS = 3
-#: Seconds without an execution after which a process waits for something: starting and ending take some.
+#: Seconds without an execution after which a process counts as stuck; its start and end take some, too.
 PATIENCE = 12 * SECONDS
 
 
 @dataclass
 class Result:
-    """How one target went."""
+    """The result of one target."""
 
     name: str
     executions: int = 0
@@ -49,17 +49,17 @@ def built_for_coverage() -> bool:
 
 
 def prepare_environment(shim: Path | None) -> None:
-    """Let processes inherit our path, and the shim in front of what is preloaded."""
+    """Let processes inherit our path, and preload the shim before other libraries."""
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), *filter(None, sys.path)])
     if shim is not None:
         os.environ["LD_PRELOAD"] = f"{shim} {os.environ.get('LD_PRELOAD', '')}".strip()
-        # AddressSanitizer wants to be first; ours has nothing that it would have to see.
+        # AddressSanitizer wants to be loaded first; the shim has nothing that it would have to see.
         options = filter(None, [os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0"])
         os.environ["ASAN_OPTIONS"] = ":".join(options)
 
 
 def engine_of(folder: Path, wanted: str) -> tuple[str, Path | None]:
-    """The engine that is possible here, and the shim that it needs; says what is missing."""
+    """Return the engine that is possible here, and the shim that it needs; print what is missing."""
     if not built_for_coverage():
         if wanted == "guided":
             raise SystemExit("guided: the compiled modules were not built with ARROWIPC_COVERAGE=1")
@@ -81,14 +81,14 @@ class Runner:
         folder.mkdir(parents=True, exist_ok=True)
         self.engine, shim = engine_of(folder, engine)
         prepare_environment(shim)
-        # Asked for in a process: a module that was built for coverage loads behind the shim alone.
+        # Another process lists them: a module that was built for coverage loads only if the shim is preloaded.
         words = f"import {module} as found; print(*found.TARGETS)"
         self.names = subprocess.check_output([sys.executable, "-c", words], text=True).split()
         self.processes = get_context("forkserver")
         self.processes.set_forkserver_preload([module])
 
     def run(self, name: str, seconds: float) -> Result:
-        """Fuzz one target; a process that dies is followed by another one, for what is left of the time."""
+        """Fuzz one target; if its process dies, start another one for the rest of the time."""
         result, deaths = Result(name), 0
         before = self._findings(name)
         while result.seconds < seconds and deaths < MOST_DEATHS:
@@ -105,7 +105,7 @@ class Runner:
         return set((self.folder / "findings").glob(f"{name}-*.bin"))
 
     def _process(self, name: str, seconds: float, seed: int, result: Result) -> str | None:
-        """Run one process to its end; return what it died of, if it did."""
+        """Run one process to its end; return the story of its death, or None."""
         path = self.folder / f"{name}.now"
         board = Board(path, create=True)
         log = self.folder / f"{name}.log"
@@ -122,7 +122,7 @@ class Runner:
 
 
 def ended(process: BaseProcess, board: Board) -> int | None:
-    """Wait for a process; None: it had to be killed."""
+    """Wait for a process; return its exit code, or None if it was stuck and had to be killed."""
     seen, since = -1, time.monotonic()
     while True:
         process.join(1)

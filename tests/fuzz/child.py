@@ -1,6 +1,6 @@
-"""What a process does that fuzzes one target.
+"""The process that fuzzes one target.
 
-Engine "mutants" goes over mutants of the corpus, "guided" lets libFuzzer (atheris) choose by what they reach.
+The engine "mutants" runs mutants of the corpus; "guided" lets libFuzzer (atheris) choose them by their coverage.
 """
 
 import ctypes
@@ -16,14 +16,14 @@ from helpers import mutate
 
 from fuzz.recorder import MEMORY, SECONDS, Recorder
 
-#: What every target says of the corpus; libFuzzer makes nothing larger.
+#: The most bytes of an input that libFuzzer makes.
 LARGEST = 1 << 16
 
 
 def by_mutants(record: Recorder, seeds: list[bytes], seconds: float, seed: int) -> None:
-    """The seeds themselves, then mutants of them until the time is over."""
+    """Run the seeds themselves, then mutants of them until the time is over."""
     end = time.monotonic() + seconds
-    # Far apart: the next seed must not go over the same rounds again.
+    # The rounds of two seeds are far apart, so that the next seed does not repeat any.
     rounds = (mutate.mixed(seeds, each, 4 * len(seeds)) for each in itertools.count(seed << 32))
     for data in itertools.chain(seeds, itertools.chain.from_iterable(rounds)):
         if time.monotonic() > end:
@@ -32,7 +32,7 @@ def by_mutants(record: Recorder, seeds: list[bytes], seconds: float, seed: int) 
 
 
 def by_coverage(record: Recorder, seeds: list[bytes], seconds: float, seed: int, folder: Path) -> None:
-    """The same, led by coverage; every second mutant knows the slots, the others are libFuzzer's own."""
+    """Run mutants led by coverage: our mutator makes every second one, libFuzzer the others."""
     import atheris
 
     chance = random.Random(seed)

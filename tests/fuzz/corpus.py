@@ -1,4 +1,4 @@
-"""Valid inputs to begin with: golden files, every type, every framing, and what once broke something."""
+"""Inputs to begin with: golden files, every type, every framing, and inputs that once broke something."""
 
 import functools
 import itertools
@@ -26,11 +26,11 @@ from arrowipc.filters.statistics import STATISTICS_KEY, compute_statistics, entr
 from arrowipc.sources.file_statistics import FileStatistics
 from arrowipc.tensors.extension_columns import tensor_column
 
-#: What is larger takes longer than it finds.
+#: The most bytes of a golden file: larger ones take more time than they are worth.
 LARGEST = 6000
 #: Tags that the server of the target offers.
 WANT, FREE = 0x5A << 56 | 1 << 40, 0x6B << 56 | 1 << 40
-#: Where the input itself lies, as memory of the server.
+#: The address of the input itself, as memory of the server.
 BASE = 10_000
 REGRESSIONS = Path(__file__).resolve().parents[1] / "regressions"
 
@@ -48,7 +48,7 @@ def _golden(file: bool) -> list[bytes]:
     return [data for data in dict.fromkeys(path.read_bytes() for path in paths) if len(data) <= LARGEST]
 
 
-#: Nested in ways that no flat column takes.
+#: Types that are nested deeply.
 DEEP = [
     pa.dictionary(pa.int8(), pa.list_(pa.string())),
     pa.dictionary(pa.int16(), pa.struct([("d", pa.dictionary(pa.int8(), pa.string()))])),
@@ -141,7 +141,7 @@ def streams() -> list[bytes]:
 
 @functools.cache
 def files() -> list[bytes]:
-    # Of other writers those that do not frame the schema, or leave it out.
+    # Files of other writers that do not frame the schema, or leave it out.
     others = [golden.WRITERS / f"{name}.arrow" for name in ("polars-2.1.0-zstd", "javascript-21.2.0-types")]
     theirs = [each.read_bytes() for each in others]
     return [*_written(True), peers.written_words(file=True), _tensor_columns(True), *_golden(True), *theirs]
@@ -149,7 +149,7 @@ def files() -> list[bytes]:
 
 @functools.cache
 def feathers() -> list[bytes]:
-    """Feather V1 files: of each type alone, and of all."""
+    """Feather V1 files: one of each type alone, and one of all types."""
     columns = arrays.feather_columns()
     return [arrays.feather_v1({name: column}) for name, column in columns.items()] + [arrays.feather_v1(columns)]
 
@@ -195,7 +195,7 @@ def sparse_tensors() -> list[bytes]:
 
 @functools.cache
 def frames() -> list[bytes]:
-    """What a server sends, in our framing; the second half of some streams is told of by its place."""
+    """The bytes that a server sends, in our framing; some streams send their second body by reference."""
     made = []
     for data in [*_written(False)[:40], peers.written_words()]:
         sent = peers.dissociated(data)
@@ -206,7 +206,7 @@ def frames() -> list[bytes]:
 
 
 def _pointed(sent: list[peers.Sent]) -> bytes | None:
-    """A batch sent twice: the second time its body is the place of the first in the same input."""
+    """A batch sent twice: its second body is a reference to the first one in the same input; else None."""
     bodies = [number for number, (tag, data) in enumerate(sent) if tag is not None and data]
     if len(bodies) != 2 or sent[bodies[0]][1] != sent[bodies[1]][1]:
         return None
@@ -224,7 +224,7 @@ def _pointed(sent: list[peers.Sent]) -> bytes | None:
 
 @functools.cache
 def requests() -> list[bytes]:
-    """What a client sends: which stream it wants, and memory that it gives back."""
+    """The bytes that a client sends: the streams that it wants, and memory that it gives back."""
     parts = [
         peers.frame(WANT, b"t"),
         peers.frame(WANT + 1, b"t"),
@@ -248,7 +248,7 @@ def bare_metadata() -> list[bytes]:
 
 @functools.cache
 def footers() -> list[bytes]:
-    """The statistics of files, as they are in footers, without what is around them; of a last block of zeros."""
+    """The statistics in the footers of files, decoded and decompressed; the last block is taken to be zeros."""
     found = []
     for data in _written(False)[:40]:
         notes, batches = FileStatistics(), list(ipc.open_stream(data))
@@ -262,7 +262,7 @@ def footers() -> list[bytes]:
     return found
 
 
-#: What lies beside a log.
+#: Files beside a log.
 LOGGED_FILES = ("part-00000.arrow", "k=1/by hand.arrow", "plain.arrow")
 
 

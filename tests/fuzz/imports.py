@@ -1,7 +1,7 @@
-"""Arrow C structs out of bytes: hostile in all that a consumer can check, sound in all that it cannot.
+"""Makes Arrow C structs from bytes: hostile in all that a consumer can check, valid in all that it cannot.
 
-The bytes are drawn from like dice. A consumer cannot know how large a buffer is, so each one is as large as
-the lengths and offsets say; everything else may be a lie.
+The bytes are used like dice. A consumer cannot know how large a buffer is, so each one is as large as
+the lengths and offsets say; everything else may be false.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ FLAT = b"n b c C s S i I l L e f g z Z vz u U vu d:5,2 d:18,2,64 d:76,2,256 d:9,
 TIMES = b"tdD tdm tts ttm ttu ttn tss: tsu:UTC tDs tDn tiM tiD tin"
 NESTED = b"+s +l +L +vl +vL +w:2 +w:0 +m +r +us:0,1 +ud:3,7"
 FORMATS = [each for line in (FLAT, TIMES, NESTED) for each in line.split()]
-#: Refused for certain, whatever they stand for.
+#: Formats that do not exist.
 SENSELESS = (b"", b"+", b"w:-1", b"d:5", b"\xff", b"t", b"+us:0,0", b"w:" + b"9" * 30)
 WIDTHS = {
     **dict.fromkeys((b"c", b"C"), 1),
@@ -23,7 +23,7 @@ WIDTHS = {
     **dict.fromkeys((b"i", b"I", b"f", b"tdD", b"tts", b"ttm", b"tiM"), 4),
     b"tin": 16,
 }
-#: Room behind the numbers of an offset or a view, whatever they are.
+#: The largest offset, also of a view; the buffers to which offsets and views refer have more bytes.
 REACH = 1 << 12
 LIES = (-1, -2, 1, 2, 3, 2**31, 2**62, 2**63 - 1, -(2**63))
 #: What the calls of a stream return: numbers of errno, and others.
@@ -41,14 +41,14 @@ class Dice:
         return self.data[self.at - 1] % limit if self.at <= len(self.data) else 0
 
     def one_in(self, count: int) -> bool:
-        """Rare, and never again when the bytes are used up."""
+        """True once in `count` times, and never when the bytes are used up."""
         return self.below(count) == count - 1
 
     def pick(self, items: Any) -> Any:
         return items[self.below(len(items))]
 
     def numbers(self, count: int, width: int, rising: bool) -> bytes:
-        """Numbers from 0 to REACH, mostly in order; a few of them not."""
+        """Numbers from 0 to REACH, in order if `rising`; a few are out of order or -1."""
         out, last = bytearray(), 0
         for _ in range(count):
             last = last + self.below(5) if rising else self.below(12)
@@ -68,7 +68,7 @@ class Hostile:
         return self.producer.pair(*self._struct())
 
     def stream(self) -> StreamOf:
-        """Structs that its schema describes, mostly, and others; errors; things behind the end."""
+        """A stream of structs, most of which its schema describes, of errors, and of items after the end."""
         start, text = self.dice.at, self.dice.pick((b"no luck", None, b"", b"\xff\0"))
         schema, first = self._struct()
         items = [first]
@@ -81,10 +81,10 @@ class Hostile:
             else:
                 self.left = 40
                 if kind > 2:
-                    self.dice.at = start + 1  # as the first one
+                    self.dice.at = start + 1  # make one like the first
                 made = self._struct()[1]
-                # Others show by their number of columns that they are others: where all counts are right,
-                # nobody sees that buffers are too small for the types of the schema.
+                # Structs of another schema must have another number of columns: if all counts are right,
+                # nobody can see that buffers are too small for the types of the schema.
                 if kind > 2 or made.n_children != schema.n_children:
                     items.append(made)
                 self.dice.at = max(self.dice.at, here)
@@ -121,7 +121,7 @@ class Hostile:
         return form
 
     def _lengths(self, form: bytes, total: int) -> list[int]:
-        """How long the children have to be."""
+        """The lengths that the children must have."""
         match form[:2]:
             case b"+s":
                 return [total] * self.dice.below(4)
@@ -171,7 +171,7 @@ class Hostile:
         return made
 
     def _buffers(self, form: bytes, total: int) -> list[bytes | None]:
-        """As many and as large as the format asks for."""
+        """The buffers, as many and as large as the format requires."""
         dice, kind = self.dice, form[:2]
         bits = bytes(dice.below(256) for _ in range(total // 8 + 1)) if dice.one_in(2) else None
         if form == b"n" or kind == b"+r":
@@ -196,7 +196,7 @@ class Hostile:
         return [bits, dice.numbers(total * self._width(form), 1, False)]
 
     def _text(self) -> bytes:
-        """Bytes behind every offset, UTF-8 or not."""
+        """Bytes for every offset to refer to, UTF-8 or not."""
         return self.dice.pick((b"abcd", "aé".encode() + b"b", b"a\xffbc")) * (REACH // 4 + 1)
 
     def _view(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Targets with a bug each, behind the value of one slot: a fuzzer that does not find them finds nothing."""
+"""Targets with a bug each, which the value of one slot triggers: a fuzzer must find them."""
 
 import ctypes
 import struct
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from helpers import forge
 
-#: Processor time of one input here; more is a hang. Growth of the process; more is a bomb.
+#: The limits of one input: seconds of processor time, more is a hang; growth of the process, more is a bomb.
 SECONDS, MEMORY = 0.5, 32 << 20
 ROOT = forge.schema(forge.field("x", forge.INT32))
 BATCH = forge.batch(2, [(2, 0)], [b"", forge.i32(1, 2)])
@@ -15,7 +15,7 @@ BATCH = forge.batch(2, [(2, 0)], [b"", forge.i32(1, 2)])
 
 @dataclass(frozen=True)
 class Planted:
-    """Fails where the slot `path` of a RecordBatch message holds a value that `is_bad`."""
+    """Fails if the slot `path` of a RecordBatch message holds a value that `is_bad`."""
 
     path: str
     is_bad: Callable[[int], bool]

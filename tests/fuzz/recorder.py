@@ -1,4 +1,4 @@
-"""What a fuzzing process runs, where a parent sees it after the process is gone."""
+"""Records what a fuzzing process runs, so that its parent sees it after the process is gone."""
 
 import hashlib
 import mmap
@@ -71,10 +71,10 @@ class Recorder:
         self.ignored: list[Any] = []
 
     def listen(self) -> None:
-        """Also note, for a whole process, what is raised where nobody can catch it, and files that nobody closed."""
+        """Also note, for a whole process, exceptions that nobody can catch, and warnings, such as of unclosed files."""
         sys.unraisablehook = lambda each: self.ignored.append(each.exc_value)
         warnings.simplefilter("error")
-        # A hang ends the process without any help of the interpreter, which may not come to its turn.
+        # The signal of a hang ends the process without the interpreter, which may be unable to run a handler.
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
     def __call__(self, data: bytes) -> None:
@@ -101,7 +101,7 @@ class Recorder:
         HEAD.pack_into(memory, 0, executions + 1, -1)
 
     def _note(self, data: bytes, error: Exception) -> None:
-        """The first input of each kind of failure."""
+        """Keep the first input of each kind of failure."""
         frames = traceback.extract_tb(error.__traceback__)
         where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else str(error)[:60]
         kind = f"{type(error).__name__} at {where}"

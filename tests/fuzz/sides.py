@@ -1,4 +1,4 @@
-"""What a target reads its input from: memory, objects, stores, and connections to a peer that said it."""
+"""The sources of a target's input: memory, objects, stores, and connections to a peer that sent it."""
 
 import contextlib
 import io
@@ -16,20 +16,20 @@ from arrowipc.dissociated.connection import PeerMemory
 from arrowipc.dissociated.transports.sockets import SocketConnection
 from fuzz import corpus
 
-#: Small enough that a hostile claim costs little, and large enough for every seed.
+#: Limits that are small enough that a hostile claim costs little, and large enough for every seed.
 SMALL = {"rows_per_batch": 1 << 20, "decompressed_bytes": 16 << 20, "dictionary_bytes": 16 << 20, "read_ahead": 1 << 20}
 FEW = Limits(**SMALL)
 
 
 def guarded(data: bytes) -> memoryview:
-    """Bytes in front of a page that nobody may read: a step too far ends the process."""
+    """Bytes before a page that cannot be read: a step too far ends the process."""
     view = Guarded(len(data)).view
     view[:] = data
     return view.toreadonly()
 
 
 def source_of(data: bytes, chance: random.Random, seekable: bool = False) -> Any:
-    """The bytes as memory at any address or in front of a page that nobody may read, as an object, or in pieces."""
+    """The bytes as memory at any address or before a page that cannot be read, as an object, or in pieces."""
     match chance.randrange(5 if seekable else 6):
         case 0:
             return memoryview(b"?" * (shift := chance.randrange(8)) + data)[shift:]
@@ -43,7 +43,7 @@ def source_of(data: bytes, chance: random.Random, seekable: bool = False) -> Any
 
 
 class Stored:
-    """A store of obstore with one object, whose answers are as long as it likes."""
+    """A store of obstore with one object, whose answers may be too short."""
 
     def __init__(self, data: bytes, chance: random.Random) -> None:
         self._data, self._chance = data, chance
@@ -73,7 +73,7 @@ class Inside(PeerMemory):
 
 @contextlib.contextmanager
 def told(data: bytes) -> Iterator[tuple[socket.socket, SocketConnection]]:
-    """A connection to a peer that said `data` and will say no more."""
+    """A connection to a peer that has sent `data` and will send no more."""
     raw, other = peers.raw_pair()
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     with raw, SocketConnection(other, "the peer", FEW) as connection:

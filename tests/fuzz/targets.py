@@ -1,6 +1,6 @@
 """One target per way into the library: any bytes give values or an error of ours, and values can be used.
 
-A target takes bytes, and dice for what else a caller chooses; it raises what is a finding.
+A target takes bytes, and a random generator for the other choices of a caller; an error that it raises is a finding.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ from fuzz import corpus, uses
 from fuzz.imports import Hostile
 from fuzz.sides import FEW, SMALL, Inside, Stored, guarded, source_of, told
 
-#: The same, for readers that decode a batch again for nearly every row.
+#: The limits of `FEW`, with which readers decode a batch again for nearly every row.
 KEEPS_ONE = Limits(**SMALL, row_cache_bytes=0)
 MOST_BATCHES = 8
 
@@ -69,7 +69,7 @@ class Target:
     seeds: Callable[[], list[bytes]]
 
     def __call__(self, data: bytes) -> bool:
-        """Run with choices that follow from the data; False: it was refused."""
+        """Run with choices that follow from the data; return False if the data were refused."""
         return self.run(data, random.Random(zlib.crc32(data)))
 
 
@@ -77,7 +77,7 @@ TARGETS: dict[str, Target] = {}
 
 
 def target(name: str, *seeds: Callable[[], list[bytes]]) -> Callable[[Any], Any]:
-    """Register a function as the target `name`, fed with `seeds`; errors of ours end it well."""
+    """Register a function as the target `name`, fed with `seeds`; errors of ours are not findings."""
 
     def register(run: Callable[[bytes, random.Random], None]) -> Callable[[bytes, random.Random], bool]:
         @functools.wraps(run)
@@ -99,7 +99,7 @@ def level_of(chance: random.Random) -> str:
 
 
 def options(chance: random.Random) -> dict[str, Any]:
-    """What a caller may ask a reader for."""
+    """Options that a caller may give to a reader."""
     chosen: dict[str, Any] = {"validate": level_of(chance), "limits": None if chance.random() < 0.1 else FEW}
     if chance.random() < 0.2:
         chosen["columns"] = chance.choice(([0], [1, 0], [], ["x"], ["c0.a"], [0, 1, 0]))
@@ -146,7 +146,7 @@ def appended_to(data: bytes, *batches: Any) -> bytes:
 
 @target("growing-stream", corpus.streams)
 def growing_stream(data: bytes, chance: random.Random) -> None:
-    """Any bytes behind a good stream: they are cut off, or an error; what is appended to any stream is what is read."""
+    """Append to a valid stream and bytes after it, which are cut off or refused; append to any stream and follow it."""
     batch = arrays.batch_of(1, 2)
     good = appended_to(b"", batch)[:-8]
     with contextlib.suppress(ipc.ArrowIpcError):
@@ -165,7 +165,7 @@ def growing_stream(data: bytes, chance: random.Random) -> None:
 
 
 def in_any_order(reader: Any, level: str, chance: random.Random) -> None:
-    """Batches by their numbers, and what is said of all of them."""
+    """Use batches by their numbers, and what the reader says of all of them."""
     repr(reader), reader.blocks, reader.metadata, reader.schema
     numbers = list(range(reader.num_record_batches))[:MOST_BATCHES]
     chance.shuffle(numbers)
@@ -203,7 +203,7 @@ def indexed(data: bytes, chance: random.Random) -> None:
 
 @target("rows", corpus.files, corpus.streams)
 def rows(data: bytes, chance: random.Random) -> None:
-    """Rows of files and of indexed streams: in any order, one, and some that follow each other."""
+    """Read rows of files and of indexed streams: in any order, one row, and a range of rows."""
     chosen = options(chance)
     if chosen["limits"] is not None and chance.random() < 0.5:
         chosen["limits"] = KEEPS_ONE
@@ -218,7 +218,7 @@ def rows(data: bytes, chance: random.Random) -> None:
                 taken = reader.take(wanted, columns=some)
                 assert taken.num_rows == len(wanted)
                 uses.batch(taken, chosen["validate"], chance)
-                # What was not validated stays as wild as it is, and neighbours that are copied together share it.
+                # Do not compare rows that were not validated: they, and rows copied with them, may be invalid.
                 for place, row in list(enumerate(wanted))[:3] if some is None and chosen["validate"] != "none" else ():
                     row, number = row % total, 0
                     while row >= lengths[number]:
@@ -248,7 +248,7 @@ def push(data: bytes, chance: random.Random) -> None:
 
 @target("awaited", corpus.streams)
 def awaited(data: bytes, chance: random.Random) -> None:
-    """In an event loop, from any kind of source and cut anywhere, also where reads are cancelled."""
+    """Read in an event loop, from any kind of source and in any pieces, and cancel some of the reads."""
     chosen = options(chance)
     sizes = iter(lambda: chance.choice((0, 1, 7, 64, 5000, 1 << 17)), None)
 
@@ -290,7 +290,7 @@ def awaited_file(data: bytes, chance: random.Random) -> None:
                     break
         return found
 
-    with contextlib.suppress(OSError):  # what is cut short
+    with contextlib.suppress(OSError):  # of an answer that is too short
         for batch in drive.run(read_some()):
             uses.batch(batch, chosen["validate"], chance)
 
@@ -368,7 +368,7 @@ def recover(data: bytes, chance: random.Random) -> None:
 
 @target("validate", corpus.files, corpus.streams, corpus.tensors)
 def validate(data: bytes, chance: random.Random) -> None:
-    """Bad bytes raise nothing, and what is said to be good can be read."""
+    """Invalid bytes raise nothing, and bytes that are reported as valid can be read."""
     level = chance.choice(("full", "strict"))
     try:
         found = ipc.validate(source_of(data, chance), level=level, limits=FEW)
@@ -383,7 +383,7 @@ def validate(data: bytes, chance: random.Random) -> None:
 
 @target("anatomy", corpus.files, corpus.streams)
 def anatomy(data: bytes, chance: random.Random) -> None:
-    """What lies where, by column."""
+    """Find the messages, and the nodes and buffers of each column."""
     source = source_of(data, chance)
     schema = None
     for located in locate_messages(source, limits=FEW):
@@ -397,7 +397,7 @@ def anatomy(data: bytes, chance: random.Random) -> None:
 
 @target("browse", corpus.files, corpus.streams)
 def browse(data: bytes, chance: random.Random) -> None:
-    """What the command line shows of a source: documents, and nothing that could drive a terminal or a browser."""
+    """Show a source like the command line: as documents, with nothing that could drive a terminal or a browser."""
     found = browsed("x", data, FEW)
     text = json_text(found)
     assert text.isprintable()
@@ -427,7 +427,7 @@ def sparse(data: bytes, chance: random.Random) -> None:
 @target("client", corpus.frames)
 def client(data: bytes, chance: random.Random) -> None:
     level = level_of(chance)
-    # A server may say that it is full (ConnectionRefusedError) or another user's (PermissionError).
+    # A server may say that it is full (ConnectionRefusedError) or belongs to another user (PermissionError).
     with told(data) as (_, connection), contextlib.suppress(ConnectionError, PermissionError):
         link = Link(connection, connection, Inside(data))
         columns = chance.choice((None, ()))
@@ -438,7 +438,7 @@ def client(data: bytes, chance: random.Random) -> None:
 
 @target("conformance", corpus.frames)
 def conformance(data: bytes, chance: random.Random) -> None:
-    """Whatever a server sends, each check of a stream ends in words."""
+    """Whatever a server sends, each check of a stream ends with a result."""
     free = chance.choice((None, corpus.FREE))
     uri = DissociatedUri("arrowipc+unix", path="/x", want_data=corpus.WANT, free_data=free)
     items = {each for numbers in STREAM for each in numbers}
@@ -452,7 +452,7 @@ def conformance(data: bytes, chance: random.Random) -> None:
 
 @target("runs", corpus.frames)
 def runs(data: bytes, chance: random.Random) -> None:
-    """Messages that came together are what is sent for them, wherever one begins to read."""
+    """Messages that are read together are written as the same bytes, wherever reading begins."""
     start, end = len(peers.HELLO), chance.choice((len(data), len(data) + 1, chance.randrange(len(data) + 1)))
     if chance.random() < 0.2:
         start = chance.randrange(-1, len(data) + 1)
@@ -493,7 +493,7 @@ def server(data: bytes, chance: random.Random) -> None:
 
 @target("metadata", corpus.bare_metadata)
 def metadata(data: bytes, chance: random.Random) -> None:
-    """Metadata and body apart, as no stream holds them."""
+    """Decode messages whose metadata and body come separately, as in no stream."""
     level = level_of(chance)
     decoder = StreamDecoder(validate=level, limits=FEW)
     at = 0
@@ -524,7 +524,7 @@ def imported(data: bytes, chance: random.Random) -> None:
 
 @target("import-stream", corpus.dice)
 def imported_stream(data: bytes, chance: random.Random) -> None:
-    """Everything that a producer gave goes back to it, once, whatever became of it here."""
+    """Everything that a producer gave is released once, whatever happens to it here."""
     hostile = Hostile(data)
     stream = hostile.stream()
     with nothing_imported(), contextlib.suppress(*uses.REFUSED, OSError):
@@ -558,13 +558,13 @@ def _import_stream(source: Any, chance: random.Random) -> None:
 
 @functools.cache
 def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A directory of this process, gone with it."""
+    """A directory that is removed at the end of this process."""
     return tempfile.TemporaryDirectory(prefix="arrowipc-fuzz-", ignore_cleanup_errors=True)
 
 
 @target("append", corpus.files)
 def append(data: bytes, chance: random.Random) -> None:
-    """A file that cannot go on stays as it was; one that can has all of its batches and the new one."""
+    """A file that cannot be appended to stays unchanged; any other keeps all of its batches and has the new one."""
     path, level = laid("append.arrow", data), level_of(chance)
     with ipc.open_file(data, validate=level, limits=FEW) as reader:
         schema, count = reader.schema, reader.num_record_batches
@@ -588,7 +588,7 @@ def append(data: bytes, chance: random.Random) -> None:
 
 @target("buffers", corpus.streams)
 def buffers(data: bytes, chance: random.Random) -> None:
-    """Nodes, buffers and dictionaries of hostile batches, mixed up."""
+    """Make batches from changed nodes, buffers and dictionaries of hostile batches."""
     with ipc.open_stream(data, validate="none", limits=FEW) as reader:
         batch = next(iter(reader), None)
     if batch is None:
@@ -618,7 +618,7 @@ def _other(name: str, old: Any, chance: random.Random) -> Any:
 
 @target("extensions", extension_streams)
 def extensions(data: bytes, chance: random.Random) -> None:
-    """Types and parameters that somebody has changed, and values that no reader validates."""
+    """Read extension types with changed parameters, and values that no reader validates."""
     level = level_of(chance)
     with ipc.open_stream(data, validate=level, limits=FEW) as reader:
         for batch in reader:
@@ -642,13 +642,13 @@ def variant(data: bytes, chance: random.Random) -> None:
     assert made <= 2 * len(data), "more values than bytes"
 
 
-#: What people compare columns with, and what they should not.
+#: Literals to compare columns with, suitable and unsuitable ones.
 LITERALS = (0, -1, 2**70, 0.5, float("nan"), float("inf"), True, "a", "2024-01-01", "\ud800", b"a", None, (), [1, None])
 LITERALS += (Decimal("1.5"), Decimal("1e999"), dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.time(1))
 
 
 def filter_of(names: list[str], chance: random.Random, depth: int = 0) -> Any:
-    """A filter, or nearly one."""
+    """A filter, which may be invalid."""
     if depth < 4 and chance.random() < 0.4:
         parts = [filter_of(names, chance, depth + 1) for _ in range(chance.randrange(4))]
         return chance.choice((parts, [parts], (chance.choice(("and", "or", "not")), *parts)))
@@ -659,7 +659,7 @@ def filter_of(names: list[str], chance: random.Random, depth: int = 0) -> Any:
 
 @target("footer-statistics", corpus.footers)
 def footer_statistics(data: bytes, chance: random.Random) -> None:
-    """Statistics from anywhere, and what filters make of them."""
+    """Decode statistics from anywhere, and let filters use them."""
     count, schema = 1, ipc.Schema([])
     with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
         document = json.loads(data)
@@ -676,7 +676,7 @@ def footer_statistics(data: bytes, chance: random.Random) -> None:
 
 @target("filter", corpus.streams)
 def filtered(data: bytes, chance: random.Random) -> None:
-    """Any filter about the columns of any schema: it is refused, or decides, by statistics and by values."""
+    """Any filter on the columns of any schema is refused, or decides by statistics and by values."""
     level = level_of(chance)
     with ipc.open_stream(data, validate=level, limits=FEW) as reader:
         names = [*reader.schema.names, "c0.a"]
@@ -696,7 +696,7 @@ def filtered(data: bytes, chance: random.Random) -> None:
 
 
 def _prune(known: Any, chance: random.Random) -> None:
-    """Bounds of any kind, in columns of another one."""
+    """Use bounds of any type for columns of another type."""
     for path in known or ():
         kind = chance.choice((types.int64(), types.utf8(), types.float32(), types.timestamp("ms"), types.binary()))
         schema = ipc.Schema([types.field(path, kind)])
@@ -705,13 +705,13 @@ def _prune(known: Any, chance: random.Random) -> None:
             Pruner((path, op, *literal), schema, strict=False).keeps(known)
 
 
-#: What columns are cast to.
+#: Types to which columns are cast.
 KINDS = ("int8", "uint64", "float32", "bool", "string", "binary", "date32", "timestamp[ns]", "duration[s]", "null")
 KINDS += (types.list_("int16"), types.dictionary("int8", "string"), types.decimal128(9, 2), types.list_view("string"))
 
 
 def _steps(array: Any, mask: list[Any], rows: Any, chance: random.Random) -> dict[str, Callable[[], object]]:
-    """What is asked of a column, and what has to come of it."""
+    """Operations on a column; each returns whether its result is right."""
     count = len(array)
     return {
         "cast": lambda: len(array.cast(chance.choice((*KINDS, array.type)))) == count,
@@ -748,7 +748,7 @@ def columns(data: bytes, chance: random.Random) -> None:
 
 @target("gzip", lambda: [gzip.compress(each, mtime=0) for each in corpus.files() + corpus.streams()])
 def unpacked(data: bytes, chance: random.Random) -> None:
-    """What the command line reads: gzip's data, also damaged, of anything."""
+    """Read gzip data like the command line: valid or damaged, of any content."""
     level = level_of(chance)
     try:
         with opened(str(laid("packed.gz", data)), validate=level, limits=FEW) as reader:
@@ -760,7 +760,7 @@ def unpacked(data: bytes, chance: random.Random) -> None:
 
 @target("copy", corpus.files, corpus.streams)
 def copied(data: bytes, chance: random.Random) -> None:
-    """What is copied at "full" can be read at "full", and is the same."""
+    """Data that were copied at "full" can be read at "full", and are the same."""
     level, sink = chance.choice(("none", "full")), bytearray()
     make = ipc.new_file if chance.random() < 0.5 else ipc.new_stream
     source = source_of(data, chance, seekable=True)
@@ -785,7 +785,7 @@ def copied(data: bytes, chance: random.Random) -> None:
 
 
 def laid(name: str, data: bytes) -> Path:
-    """A file of its own: what was mapped before must not be cut short."""
+    """Write a new file: the one before may still be mapped, and must not be cut short."""
     path = Path(scratch().name, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -809,7 +809,7 @@ def row_dataset(data: bytes, chance: random.Random) -> None:
 
 @target("spark_log", corpus.spark_logs)
 def spark_log(data: bytes, chance: random.Random) -> None:
-    """A file of the log of Spark's streaming sink: the files are found that it lists, and none elsewhere."""
+    """Read a file of the log of Spark's streaming sink: exactly the files that it lists are found."""
     folder = str(laid(f"spark_log/{LOG}/0", b"").parents[1])
     laid(f"spark_log/{LOG}/0", data.replace(b"FOLDER", folder.encode()))
     for name in corpus.LOGGED_FILES:
@@ -820,7 +820,7 @@ def spark_log(data: bytes, chance: random.Random) -> None:
 
 @target("dataset", corpus.files, corpus.streams)
 def dataset(data: bytes, chance: random.Random) -> None:
-    """A folder with the file, one that was valid, and perhaps a torn one; the keys of one of them are odd."""
+    """Read a folder with the input, a valid file, and perhaps a truncated one; the key of one of them is odd."""
     good = a_seed(corpus.files(), data)
     laid("set/k=1/a.arrow", data)
     laid("set/k=x%20/b.arrow", good)

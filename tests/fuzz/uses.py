@@ -1,4 +1,4 @@
-"""What is done with all that a target reads: anything that users do, each step for itself."""
+"""Uses the results of a target in all ways that users do, each step for itself."""
 
 import contextlib
 import math
@@ -15,10 +15,10 @@ from arrowipc.filters.statistics import compute_statistics
 from arrowipc.tensors.dense_io import arrays_from_cells
 from arrowipc.tensors.extension_columns import tensor_parameters
 
-#: What a value may answer; a FormatError of something that was validated is a finding.
+#: The errors that a use may raise; a FormatError of validated data is a finding.
 REFUSED = (ipc.ArrowIpcError, MemoryError)
 ROWS = 2000
-#: Elements of one tensor that are worth the time to look at.
+#: The most elements of a tensor that is used: larger ones take too long.
 ELEMENTS = 1 << 16
 
 
@@ -47,7 +47,7 @@ def batch(found: Any, level: str, chance: random.Random) -> None:
         steps.append(lambda: ipc.RecordBatch.from_arrow(found, validate="full"))
         steps.append(lambda: small.to_pandas())
     for step in steps:
-        if chance.random() < 0.5:  # twice as many inputs for the same time
+        if chance.random() < 0.5:  # half of the steps, for twice as many inputs in the same time
             _attempt(step, level, found.schema.endianness)
 
 
@@ -55,21 +55,21 @@ def _attempt(step: Callable[[], object], level: str, endianness: str) -> None:
     try:
         step()
     except (ipc.LimitError, ipc.UnsupportedError, ipc.UsageError, MemoryError):
-        pass  # what is right and still is not done
+        pass  # errors that valid data may raise, too
     except ipc.ArrowIpcError as error:
         if level != "none" and endianness == "little":
             raise AssertionError(f"validated at {level!r}, and refused when it was used: {error}") from error
 
 
 def _capsules(found: Any) -> None:
-    """Export, and let go without looking: of data at "none" only the structs are sound."""
+    """Export, and drop the capsules unused: for data at "none", only the structs are valid."""
     found.__arrow_c_schema__(), found.__arrow_c_array__(), found.__arrow_c_stream__(), found.__arrow_c_device_stream__()
     for array in found.columns:
         array.__arrow_c_array__()
 
 
 def _array(array: Any) -> None:
-    # What an extension type asks for is looked at when it is used: to validate it is to validate its storage.
+    # The rules of an extension type are checked when it is used: validation checks only its storage.
     extended = b"ARROW:extension:name" in array.field.metadata
     with contextlib.suppress(*((ipc.FormatError,) if extended else ())):
         drive.use_array(array)
@@ -90,7 +90,7 @@ CASTS = (
 
 
 def _computed(array: Any, chance: random.Random) -> None:
-    """Compute, cast, and make again of its buffers."""
+    """Compute with an array, cast it, and make it again from its buffers."""
     steps = [array.value_counts, array.is_nan, array.drop_null, array.dictionary_encode]
     steps += [lambda: array.index(None), lambda: array.index(1), lambda: array.to_numpy(zero_copy_only=False)]
     steps.append(lambda: array.cast(chance.choice(CASTS)))
@@ -124,7 +124,7 @@ def tensor(found: Any) -> None:
     repr(found), found.shape, found.strides, found.dim_names, found.type, found.is_contiguous
     if found.size > ELEMENTS:
         return
-    with contextlib.suppress(ipc.UsageError):  # no dtype for it
+    with contextlib.suppress(ipc.UsageError):  # NumPy has no dtype for it
         values = found.to_numpy()
         assert values.size == found.size
         assert memoryview(found).nbytes == found.nbytes
@@ -136,7 +136,7 @@ def tensor(found: Any) -> None:
 
 
 def sparse(found: Any, level: str) -> None:
-    """Use a sparse tensor, as all that it can become."""
+    """Use a sparse tensor, also in all layouts to which it can be converted."""
     repr(found), found.shape, found.dim_names, found.type, found.non_zero_length, found.nbytes
     size = math.prod(found.shape)
     steps = [
@@ -152,7 +152,7 @@ def sparse(found: Any, level: str) -> None:
         steps += [found.to_dense, lambda: found.to_coo().to_dense(), lambda: found.to_csf().to_dense()]
         if found.ndim == 2:
             steps += [lambda: found.to_csr().to_dense(), lambda: found.to_csc().to_dense()]
-            # SciPy takes no shape like (0, 2**62), NumPy none like it either.
+            # Neither SciPy nor NumPy accepts a shape like (0, 2**62).
             if hasattr(found, "to_scipy") and max(found.shape) <= ELEMENTS:
                 steps += [lambda: found.to_scipy().toarray()]
     for step in steps:

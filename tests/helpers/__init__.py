@@ -13,15 +13,15 @@ class Missing:
 
     def __getattr__(self, attribute: str) -> Any:
         asking = sys._getframe(1).f_globals.get("__name__", "")
-        if attribute.startswith("_") or asking.startswith("pytest_run_parallel"):  # which looks at names of all tests
+        if attribute.startswith("_") or asking.startswith("pytest_run_parallel"):  # it looks at names of all tests
             raise AttributeError(attribute)
-        import pytest  # programs of these helpers need none
+        import pytest  # programs that use these helpers run without pytest
 
         return pytest.importorskip(self.name, exc_type=ImportError)
 
 
 def optional(name: str) -> Any:
-    """A library that few tests of a file need; the others run without it."""
+    """Import a library that few tests of a file need; the other tests run without it."""
     try:
         return importlib.import_module(name)
     except ImportError:

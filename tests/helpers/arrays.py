@@ -14,7 +14,7 @@ import arrowipc as ipc
 from arrowipc import types
 
 FORMS = ("stream", "file")
-#: Ways to write what other libraries read.
+#: Options of our writers whose output other libraries read.
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "lz4": {"compression": "lz4"},
@@ -37,7 +37,7 @@ def ipc_bytes(data: Any, kind: str = "stream", schema: ipc.Schema | None = None,
 
 
 def stored(path: Path, data: Any, schema: ipc.Schema | None = None, **options: Any) -> Path:
-    """A file of the same, or a stream where its name ends with ".arrows"."""
+    """Write a file of a batch or table, or a stream if its name ends with ".arrows"; return its path."""
     path.write_bytes(ipc_bytes(data, "stream" if path.suffix == ".arrows" else "file", schema, **options))
     return path
 
@@ -73,7 +73,7 @@ def feather_columns() -> dict[str, pa.Array]:
 
 
 def feather_v1(columns: dict[str, Any]) -> bytes:
-    """A Feather V1 file; pyarrow, which is the last to write such files, warns that it stops."""
+    """A Feather V1 file; pyarrow, the last library that writes such files, warns that it will stop."""
     sink = pa.BufferOutputStream()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -82,7 +82,7 @@ def feather_v1(columns: dict[str, Any]) -> bytes:
 
 
 def read_by_pyarrow(data: bytes, kind: str = "stream") -> tuple[pa.Schema, list[pa.RecordBatch]]:
-    """What pyarrow says a stream or file holds."""
+    """The schema and the batches of a stream or file, read by pyarrow."""
     if kind == "stream":
         with pa.ipc.open_stream(data) as reader:
             return reader.schema, list(reader)
@@ -103,7 +103,7 @@ def column_of(data: Any, name: str = "x") -> list[Any]:
 
 
 def batch_of(*values: Any, name: str = "x", kind: pa.DataType | None = None) -> ipc.RecordBatch:
-    """A batch of one column, of int64 where no type is given."""
+    """A batch of one column, of int64 if no type is given."""
     return read_batch(pa.record_batch({name: pa.array(values, kind or pa.int64())}))
 
 
@@ -120,7 +120,7 @@ def seen_by_pyarrow(array: ipc.Array) -> pa.Array:
 
 
 def address(values: Any) -> int:
-    """Where the memory of an array or buffer begins."""
+    """The address of the memory of an array or buffer."""
     array = np.asarray(values if hasattr(values, "__array_interface__") else memoryview(values))
     return int(array.__array_interface__["data"][0])
 
@@ -137,7 +137,7 @@ def read_array(array: pa.Array, **options: Any) -> ipc.Array:
 
 
 def parts_of(batch: ipc.RecordBatch) -> dict[str, Any]:
-    """What `RecordBatch.from_buffers` takes, of a batch that is no slice."""
+    """The arguments of `RecordBatch.from_buffers` for a batch that is not a slice."""
     nodes: list[tuple[int, int]] = []
     found: dict[str, list[Any]] = {"buffers": [], "variadic": [], "dictionaries": []}
 
@@ -264,7 +264,7 @@ def _flat() -> dict[str, pa.Array]:
     return found
 
 
-#: Name -> an array with nulls of that type, whose ``to_pylist()`` is what ours must be.
+#: Name -> an array with nulls of that type; our array must have the same ``to_pylist()``.
 CASES: dict[str, pa.Array] = {
     **_flat(),
     **_temporal(),

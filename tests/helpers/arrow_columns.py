@@ -11,11 +11,11 @@ from helpers.arrays import CASES, pyarrow_bytes
 
 
 class Column(NamedTuple):
-    """A column of three rows, the second of them null where the type allows it."""
+    """A column of three rows, the second of which is null if the type allows it."""
 
     array: pa.Array
-    spark: str  # its name for the type expected
-    values: list[Any]  # what pyarrow says of the converted column
+    spark: str  # Spark's name of the expected type
+    values: list[Any]  # the values of the converted column in pyarrow
 
 
 UTC = dt.UTC
@@ -42,7 +42,7 @@ def _dense() -> pa.Array:
 
 
 def _of(kind: pa.DataType, spark: str, first: Any, last: Any, *shown: Any) -> Column:
-    """Two values with a null between them, and what the converted ones are where they are others."""
+    """A column of two values with a null between them; `shown` are the converted values if they differ."""
     a, b = shown or (first, last)
     return Column(pa.array([first, None, last], kind), spark, [a, None, b])
 
@@ -165,8 +165,8 @@ if hasattr(pa, "decimal32"):  # pyarrow 19
     COLUMNS["decimal32"] = _of(pa.decimal32(5, 2), "decimal(5,2)", *CENTS)
     COLUMNS["decimal64"] = _of(pa.decimal64(15, 2), "decimal(15,2)", *CENTS)
 
-#: Whether Spark lacks what 4.1 brought: a type for times (they are nanoseconds since midnight), streams of Python
-#: sources, filters pushed to them.
+#: Whether Spark lacks new features of 4.1: a type for times (they are nanoseconds since midnight), and streams of
+#: Python sources and filters pushed to them.
 OLD_SPARK = False
 try:
     from pyspark.sql.types import TimeType as _  # noqa: F401
@@ -186,7 +186,7 @@ def everything() -> pa.RecordBatch:
 
 
 def expected() -> list[dict[str, Any]]:
-    """Return its rows as pyarrow shows them after the conversion."""
+    """Return the rows of `everything` as pyarrow shows them after the conversion."""
     return [{name: column.values[row] for name, column in COLUMNS.items()} for row in range(3)]
 
 
@@ -201,7 +201,7 @@ def file(*batches: pa.RecordBatch, **options: Any) -> bytes:
 
 
 def held(column: Column) -> dict[str, tuple[pa.Array, str, list[Any]]]:
-    """A column and what holds it: each with its type in Spark and its values."""
+    """A column, alone and inside others: each array with its type in Spark and its values."""
     array, spark, (a, b, c) = column.array, column.spark, column.values
     entries = pa.MapArray.from_arrays(pa.array([0, 1, 3], pa.int32()), pa.array([1, 2, 3], pa.uint8()), array)
     struct = pa.StructArray.from_arrays([array], ["f"], mask=pa.array([False, False, True]))

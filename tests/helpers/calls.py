@@ -1,6 +1,6 @@
-"""The registry of what people call: an object of each public class, all functions and methods, arguments that fit.
+"""The registry of the public API: an object of each class, all functions and methods, and fitting arguments.
 
-Hostile arguments, calls in many threads at once and objects that are made a second time are tried on what is here.
+Tests use it for hostile arguments, calls in many threads at once, and objects that are made a second time.
 """
 
 import functools
@@ -58,7 +58,7 @@ def closed() -> Any:
 
 @functools.cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Files of a data set."""
+    """A folder with the files of a data set."""
     found = tempfile.TemporaryDirectory()
     for year in (2025, 2026):
         path = Path(found.name, f"year={year}")
@@ -77,7 +77,7 @@ def payloads() -> Any:
     return ipc.decode_payloads([bytes(cell) for cell in cells], parent_index=True)
 
 
-#: Name -> what makes an object of a public class; of some classes there are several.
+#: Name -> function that makes an object of a public class; some classes have several.
 OBJECTS: dict[str, Callable[[], Any]] = {
     "Array": lambda: batch()["x"],
     "Array of texts": lambda: batch()["t"],
@@ -118,14 +118,14 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "Tensor": lambda: ipc.Tensor(np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1), ["a", "b", "c"]),
     "Validation": lambda: ipc.validate(FILE),
 }
-#: Methods of the language that people reach by syntax.
+#: Special methods that users call by syntax.
 SYNTAX = ("__contains__", "__copy__", "__eq__", "__getitem__", "__hash__", "__iter__", "__len__", "__repr__")
-#: Not for people: what readers, writers and payloads ask of each other. And what takes seconds to import.
+#: Methods that are not called: two that readers, writers and payloads use internally, and one with a slow import.
 NOT_CALLED = ("pump", "resume", "to_torch")
 
 
 def callables() -> dict[str, tuple[Callable[[], Any], str]]:
-    """Name -> who makes the object that has a function, and the name of the function there."""
+    """Name -> a function that makes the object or returns the module, and the name of the function in it."""
     found: dict[str, tuple[Callable[[], Any], str]] = {}
     named = {module: module.__all__ for module in (ipc, types, extension_columns)}
     named[dictionary_encode] = ["decoded", "dictionary_decode", "dictionary_encode", "rebatch"]
@@ -145,8 +145,8 @@ def callables() -> dict[str, tuple[Callable[[], Any], str]]:
     return found
 
 
-#: Name of a required parameter -> an argument that fits it; for some functions only: "function.parameter", and for
-#: those of one class "Class.function.parameter".
+#: Name of a required parameter -> function that makes a fitting argument; for one function only:
+#: "function.parameter", and for that of one class: "Class.function.parameter".
 FITTING: dict[str, Callable[[], Any]] = {
     "arrays": lambda: [DENSE],
     "array": lambda: batch()["x"],
@@ -205,7 +205,7 @@ FITTING: dict[str, Callable[[], Any]] = {
 
 
 def fitting(function: str, name: str, kind: str = "") -> Any:
-    """An argument for a parameter of a function, or of a method of a class; 1 where nothing better is known."""
+    """An argument for a parameter of a function, or of a method of a class; 1 if none is known."""
     for key in (f"{kind}.{function}.{name}", f"{function}.{name}", name):
         if key in FITTING:
             return FITTING[key]()

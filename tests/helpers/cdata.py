@@ -77,7 +77,7 @@ NAMES = {
 
 
 def peek(capsule: Any, kind: type) -> Any:
-    """The struct inside a capsule, where it lies."""
+    """The struct inside a capsule, without a copy."""
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return kind.from_address(get_pointer(capsule, NAMES[kind]))
@@ -91,7 +91,7 @@ def move(source: Any) -> Any:
 
 
 def release(moved: Any) -> None:
-    """Call the release callback, without the GIL as any C thread would, and check that it says it is done."""
+    """Call the release callback without the GIL, as a C thread would, and check that it marks the struct."""
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(moved.release)(ctypes.addressof(moved))
     assert moved.release is None
 
@@ -133,7 +133,7 @@ class Consumer:
 
     def pull(self) -> tuple[int, Any]:
         out = CArray()
-        out.release = 1  # what an earlier use left there
+        out.release = 1  # a value that an earlier use may leave there
         code = self.stream.get_next(self.stream, out)
         return code, out
 

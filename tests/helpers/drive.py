@@ -1,4 +1,4 @@
-"""Drives every reader over the same bytes, and uses what it read as thoroughly as a user could."""
+"""Drives every reader over the same bytes, and uses the results as thoroughly as a user could."""
 
 import asyncio
 import atexit
@@ -22,7 +22,7 @@ _runner: list[asyncio.Runner] = []
 
 
 def run(doing: Coroutine[Any, Any, Any]) -> Any:
-    """Run in the one loop of the main thread, which costs less than a new one each time."""
+    """Run a coroutine; in the main thread in one loop, which takes less time than a new one for each."""
     if threading.current_thread() is not threading.main_thread():
         return asyncio.run(doing)
     if not _runner:
@@ -32,7 +32,7 @@ def run(doing: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def pieces(data: bytes, sizes: Iterator[int]) -> AsyncIterator[bytes]:
-    """The data as a generator, in chunks of these sizes; 0 gives an empty one."""
+    """Yield the data in chunks of these sizes; the size 0 yields an empty chunk."""
     at = 0
     while at < len(data):
         size = next(sizes)
@@ -55,10 +55,10 @@ class Reads:
 
 
 class Receives(Reads):
-    """The same as a stream of anyio, whose end is an exception."""
+    """The same as a stream of anyio, which raises an exception at its end."""
 
     class EndOfStream(Exception):
-        """As anyio's."""
+        """The exception in the place of anyio's."""
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         part = await super().read(max_bytes)
@@ -70,7 +70,7 @@ class Receives(Reads):
 
 
 def fed(data: bytes) -> asyncio.StreamReader:
-    """A StreamReader that has all the data; made where a loop runs."""
+    """A StreamReader that has all the data; it must be made while a loop runs."""
     source = asyncio.StreamReader()
     source.feed_data(data)
     source.feed_eof()
@@ -78,7 +78,7 @@ def fed(data: bytes) -> asyncio.StreamReader:
 
 
 def sources(data: bytes, sizes: Iterator[int]) -> list[Any]:
-    """One of each kind over the same data."""
+    """A source of each kind over the same data."""
     return [pieces(data, sizes), Reads(data, sizes), Receives(data, sizes), fed(data)]
 
 
@@ -89,10 +89,10 @@ async def read(source: Any, **options: Any) -> tuple[Any, list[Any]]:
 
 
 class Sink(bytearray):
-    """Takes what is written to it in a loop."""
+    """Keeps the bytes that are written to it in a loop."""
 
     async def write(self, data: bytes) -> None:
-        """As a response of aiohttp has it."""
+        """Append data, like a response of aiohttp."""
         self += data
 
 
@@ -108,7 +108,7 @@ class Reading:
     batches: list[Any]
 
     def values(self) -> list[list[list[Any]]]:
-        """Per batch and column the Python values."""
+        """The Python values, per batch and column."""
         return [[column.to_pylist(extensions=STORED_TIMES) for column in batch.columns] for batch in self.batches]
 
     def rows(self) -> list[int]:
@@ -185,14 +185,14 @@ def awaited(data: bytes, **options: Any) -> Reading:
 
 
 def indexed(data: bytes, **options: Any) -> Reading:
-    """In any order, by an index; from memory, or in pieces from a file object."""
+    """Read in any order, by an index; from memory, or in pieces from a file object."""
     with ipc.IndexedStreamReader(data if len(data) & 8 else io.BytesIO(data), **options) as reader:
         found = Reading(reader.schema, list(reader))
         numbers = list(range(len(found.batches)))
         random.Random(len(data)).shuffle(numbers)
         again = {i: reader.get_batch(i) for i in numbers}
         assert reader.count_rows() == sum(found.rows())
-        if "columns" not in options:  # those that no batch needs too
+        if "columns" not in options:  # dictionaries that no batch needs, too
             for i in range(reader.decoder.num_dictionaries):
                 reader.decoder.load_dictionary(i, *reader._dictionary(i))
     if options.get("validate", "full") != "none":
@@ -216,12 +216,12 @@ def _agreed(data: bytes, drivers: tuple[Driver, ...], options: dict[str, Any]) -
 
 
 def read_stream(data: bytes, **options: Any) -> Reading:
-    """Reads with every stream driver; all must agree."""
+    """Read with every stream driver; all must agree."""
     return _agreed(data, STREAM_DRIVERS, options)
 
 
 def read_file(data: bytes, **options: Any) -> Reading:
-    """Reads with every file driver; all must agree."""
+    """Read with every file driver; all must agree."""
     return _agreed(data, FILE_DRIVERS, options)
 
 
@@ -239,7 +239,7 @@ def _refuse(
             driver(data, **options).values()
         assert isinstance(caught.value, error), f"{driver.__name__}: {caught.value!r} is no {error.__name__}"
         for word in words:
-            if driver is indexed:  # where a message is found to be broken when it is its turn
+            if driver is indexed:  # it finds a broken message when it reads that batch
                 word = re.sub(r"^message \d", r"(message|batch) \\d", word)
             assert re.search(word, str(caught.value), re.IGNORECASE), (
                 f"{driver.__name__}: {word!r} not in {caught.value!r}"
@@ -247,36 +247,36 @@ def _refuse(
 
 
 def refuse_stream(data: bytes, error: type[Exception], *words: str, **options: Any) -> None:
-    """Every stream driver raises `error`, and the message contains each of the patterns."""
+    """Check that every stream driver raises `error`, and that the message contains each of the patterns."""
     _refuse(data, error, words, STREAM_DRIVERS, options)
 
 
 def refuse_at_every_level(data: bytes, *said: Any) -> None:
-    """The same at each level of validation; a FormatError, where no error is given."""
+    """Check the same at each level of validation; the error is a FormatError if none is given."""
     error, *words = said if said and isinstance(said[0], type) else (ipc.FormatError, *said)
     for level in LEVELS:
         refuse_stream(data, error, *words, validate=level)
 
 
 def refuse_values(data: bytes, *words: str) -> None:
-    """Not memory-safe for others: an error at "full" and "strict", and harmless at "none"."""
+    """Check that values that are unsafe for other code are refused at "full" and "strict", and harmless at "none"."""
     for level in LEVELS[1:]:
         refuse_stream(data, ipc.FormatError, *words, validate=level)
     survives(data, validate="none")
 
 
 def rows_of(table: list[tuple[Any, ...]]) -> pytest.MarkDecorator:
-    """Run a test for each row of a table, which begins with the number of its case."""
+    """Run a test for each row of a table; each row begins with the number of its case."""
     return pytest.mark.parametrize("row", table, ids=[f"{row[0]} {i}" for i, row in enumerate(table)])
 
 
 def refuse_file(data: bytes, error: type[Exception], *words: str, **options: Any) -> None:
-    """Every file driver raises `error`, and the message contains each of the patterns."""
+    """Check that every file driver raises `error`, and that the message contains each of the patterns."""
     _refuse(data, error, words, FILE_DRIVERS, options)
 
 
 def survives(data: bytes, drivers: tuple[Driver, ...] = STREAM_DRIVERS, **options: Any) -> int:
-    """Values or an ArrowIpcError from every driver, nothing else; returns how many drivers gave values."""
+    """Check that every driver gives values or an ArrowIpcError, nothing else; return how many gave values."""
     good = 0
     for driver in drivers:
         try:
@@ -290,7 +290,7 @@ def survives(data: bytes, drivers: tuple[Driver, ...] = STREAM_DRIVERS, **option
 
 
 def use(batch: Any, export: bool = True) -> None:
-    """Touches everything that a batch offers; raises only what a damaged batch may raise: ArrowIpcError."""
+    """Use everything that a batch offers; a damaged batch may raise an ArrowIpcError, and nothing else."""
     small = batch.slice(0, min(batch.num_rows, ROWS_TO_LOOK_AT))
     repr(batch)
     small.equals(small)
@@ -311,7 +311,7 @@ def use(batch: Any, export: bool = True) -> None:
 def write_out(batch: Any, sound: bool, **options: Any) -> None:
     """Write a batch; if it is `sound` it must come back as it was, else it may also be refused."""
     if batch.schema.endianness == "big":
-        return  # kept as stored, and we write little-endian
+        return  # such a batch is kept as stored, and our writers are little-endian
     sink = bytearray()
     with contextlib.suppress(*(() if sound else (ipc.ArrowIpcError,))):
         with ipc.new_stream(sink, batch.schema, **options) as writer:
@@ -321,7 +321,7 @@ def write_out(batch: Any, sound: bool, **options: Any) -> None:
 
 
 def pack(batch: Any, sound: bool) -> None:
-    """The same, a row per payload, and a payload for each run of equal values of the first column."""
+    """Encode a payload for each run of equal values of the first column, and one for each row, which must come back."""
     if batch.schema.endianness == "big":
         return
     names = batch.schema.names
@@ -337,7 +337,7 @@ def pack(batch: Any, sound: bool) -> None:
 
 
 def use_array(array: Any) -> None:
-    """The same for one array and all that is below it."""
+    """Use everything that an array and its children offer."""
     repr(array), array.null_count, array.type, array.offset
     array.to_pylist(extensions=STORED_TIMES)
     array.slice(len(array) // 2, 2).to_pylist(extensions=STORED_TIMES)
@@ -357,19 +357,19 @@ def use_array(array: Any) -> None:
         use_array(array.dictionary)
 
 
-# Where pyarrow asks for more than memory safety: value domains and padding, which our "full" leaves to
-# "strict"; rising dense union offsets; empty slices of views, which it refuses even from itself.
+# Errors of pyarrow that are not about memory safety: value domains and padding, which our "full" leaves to
+# "strict"; dense union offsets that do not rise; empty slices of views, which it refuses even from itself.
 _BEYOND_FULL = r"""precision|whole\ number\ of\ days|acceptable\ range|does\ not\ fit|null.count
     |padding\ bytes|non-monotonic\ offset|length:\ 0\ and\ offset"""
-# What it knows about extensions, which are their storage type and bytes to us: all that it says of those that
-# are its own, tried one by one.
+# All errors of pyarrow about its own extension types, tried one by one: to us, an extension is its storage type
+# and bytes.
 _OF_EXTENSIONS = r"""storage\ type|serialized?\ (JSON\ |)(meta)?data|JSON\ (parse\ error|object)|type_name
     |dim_names|permutation|shape\ (must|dimensions)|uniform_shape|FixedSizeList\ value\ type|to\ Tensor"""
 _ASKS_FOR_MORE = re.compile(f"{_BEYOND_FULL}|{_OF_EXTENSIONS}", re.IGNORECASE | re.VERBOSE)
 
 
 def export_to_pyarrow(batch: Any) -> None:
-    """What leaves over the C interface must stand pyarrow's full validation, as far as it is about safety."""
+    """Export a batch to pyarrow, whose full validation must accept it, as far as that is about memory safety."""
     import pyarrow as pa
 
     found = None
@@ -380,7 +380,7 @@ def export_to_pyarrow(batch: Any) -> None:
         if not _ASKS_FOR_MORE.search(str(error)):
             raise AssertionError(f"an invalid batch was handed over: {error}") from error
     if found is not None:
-        # An array is built when it is asked for, and what pyarrow then does not like ends the process.
+        # pyarrow builds an array when it is asked for; one that it cannot build ends the process.
         for i in range(found.num_columns):
             with contextlib.suppress(KeyError):  # a type that pyarrow has no Python class for
                 found.column(i).to_string(window=2, container_window=2)

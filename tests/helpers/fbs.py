@@ -1,4 +1,4 @@
-"""``format/*.fbs``: their declarations, the numbers that follow, and a flatbuffer as dicts by them (an oracle)."""
+"""An oracle from ``format/*.fbs``: declarations, the constants that follow, and a reader of flatbuffers as dicts."""
 
 import re
 import struct
@@ -56,7 +56,7 @@ class Choice:
 
 
 def matches(pattern: re.Pattern[str], text: str, what: str) -> Iterator[re.Match[str]]:
-    """Yield the matches that cover all of a text."""
+    """Yield consecutive matches that cover all of a text."""
     position = 0
     while position < len(text):
         found = pattern.match(text, position)
@@ -172,7 +172,7 @@ SCALARS = {
 class FlatReader:
     """Turns a flatbuffer into dicts, by the numbers of the layout.
 
-    `words` are the places and widths of the integers and offsets that were read, `vtables` where vtables lie.
+    `words` are the places and widths of the integers and offsets that were read, `vtables` the places of vtables.
     """
 
     def __init__(self, data: Any) -> None:
@@ -219,7 +219,7 @@ class FlatReader:
         return [self.value(type_, start + width * index) for index in range(length)]
 
     def value(self, type_: str, at: int) -> Any:
-        """What lies at a position: a scalar, an enum member's name, a string, a struct or a table."""
+        """The value at a position: a scalar, an enum member's name, a string, a struct or a table."""
         if LAYOUT.width(type_) is not None:
             found = LAYOUT.choice(type_)
             return self.named(type_, self.scalar(found.base if found else type_, at))

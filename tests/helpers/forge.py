@@ -1,4 +1,4 @@
-"""Forges Arrow IPC input byte by byte, valid and broken, in the words of the case that a test states.
+"""Forges Arrow IPC input byte by byte, valid and broken, from the tables that a test states.
 
 A test describes FlatBuffers tables as values (`Table`, or the short names `field`, `schema`, `batch`,
 `dictionary`), and `stream` or `file` turns them into bytes. A slot that is not given is absent from the
@@ -37,7 +37,7 @@ def _code(member: fbs.Member) -> str:
 
 
 def _struct(record: fbs.Record) -> tuple[str, dict[str, tuple[int, str]]]:
-    """A struct as a format of `struct`, and where each member lies in it."""
+    """A struct as a format of `struct`, and the place and code of each member."""
     members = {each.name: (fbs.NUMBERS[f"{record.name}_{each.name}"], _code(each)) for each in record.members}
     layout, end = "<", 0
     for offset, code in members.values():
@@ -196,7 +196,7 @@ Span = bytes | tuple[int, int]
 
 
 def lay_out(buffers: Sequence[Span], alignment: int = 8) -> tuple[list[tuple[int, int]], bytes]:
-    """Places bytes one after another at aligned offsets; an (offset, length) pair is taken literally."""
+    """Place bytes one after another at aligned offsets; an (offset, length) pair is taken literally."""
     spans, body = [], bytearray()
     for buffer in buffers:
         if isinstance(buffer, tuple):
@@ -267,7 +267,7 @@ def view(
 
 
 class Message(bytes):
-    """An encapsulated message; remembers what a footer's Block says about it."""
+    """An encapsulated message, with the lengths that a footer's Block states."""
 
     header: Table
     meta_length: int
@@ -302,7 +302,7 @@ def message(
     size: int | None = None,
     **slots: Any,
 ) -> Message:
-    """An encapsulated Message around `header`, each claim of which may be a lie."""
+    """An encapsulated Message around `header`; each of its claims may be false."""
     if body is None:
         body = header.body if header is not None else b""
     declared = len(body) if body_length is None else body_length

@@ -1,4 +1,4 @@
-"""Arrow's golden data: where it is, and whether what was read is what its JSON says."""
+"""Arrow's golden data: where it is, and how a reading is compared with its JSON."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ def data_root() -> Path:
     return beside if beside.is_dir() else PART
 
 
-#: All of Arrow's test data is there.
+#: Whether all of Arrow's test data is there.
 WHOLE = data_root() != PART
 # How many golden data sets each folder must hold: a folder that lost one is a failure, not a shorter run.
 FOLDERS = {
@@ -37,7 +37,7 @@ FOLDERS = {
     "4.0.0-shareddict": 1,
     "cpp-21.0.0": 32 if WHOLE else 24,
 }
-# And how many inputs that once broke a reader.
+# How many inputs that once broke a reader each folder must hold.
 HOSTILE = {"arrow-ipc-stream": 40 if WHOLE else 10, "arrow-ipc-file": 19 if WHOLE else 5}
 
 
@@ -75,7 +75,7 @@ def load(case: Path) -> Golden:
 
 
 def assert_matches(content: dict[str, Any], schema: Any, batches: list[Any]) -> None:
-    """The schema and the batches are what the JSON says."""
+    """Check that the schema and the batches are those of the JSON."""
     assert differences(read_json(content), (schema, batches)) == []
     for batch, expected in zip(batches, content["batches"], strict=True):
         assert len(batch) == expected["count"]

@@ -1,7 +1,7 @@
-"""Histories of dictionaries: batches of pyarrow, what their readers have to find, and what writers have to send.
+"""Histories of dictionaries: batches of pyarrow, the values that readers must find, and what writers must send.
 
 A history is a list of batches, each a list of columns, whose dictionaries stay, grow, shrink, change, are empty or
-absent. Everybody has to find pyarrow's plain lists of the columns; `Known` is a model of writers in such lists.
+absent. All readers must find pyarrow's plain lists of the columns; `Known` is a model of writers in such lists.
 """
 
 import random
@@ -23,9 +23,9 @@ WORD = (pa.string(), ["a", "b", None, "c", LONG])
 #: One dictionary for both columns of the histories "shared".
 SHARED = types.schema([(name, types.Dictionary(types.Int(8, True), types.Utf8(), False, 0)) for name in ("c0", "c1")])
 
-#: Types whose random values are Python's: times may lie beyond them.
+#: Types whose random values Python can hold; times may be outside of its range.
 MORE = [kind for kind in LEAVES if kind != pa.float16() and not pa.types.is_temporal(kind)]
-#: pyarrow takes -0.0 for 0.0, and sends one for the other.
+#: Values without -0.0: pyarrow takes it for 0.0, and sends one for the other.
 FIRST = [(kind, [value for value in pool if "-0.0" not in repr(value)]) for kind, pool in POOLS]
 #: Types of dictionaries, with some of their values: one of each layout first.
 KINDS = [*FIRST, *((kind, array_of(kind, 12, random.Random(7)).to_pylist()) for kind in MORE)]
@@ -37,7 +37,7 @@ Batch = list[pa.Array]
 
 
 def evolved(values: list[Any], fresh: Callable[[], Any], chance: random.Random) -> list[Any]:
-    """The next version of a dictionary: the same, longer, shorter, as many others, others or none."""
+    """The next version of a dictionary: the same values, more, fewer, as many other ones, other ones or none."""
     turn = chance.choice(["same", "longer", "longer", "longer", "shorter", "as many", "as many", "others", "none"])
     count = {"as many": len(values), "others": chance.randint(0, 4), "none": 0, "longer": chance.randint(0, 3)}
     if turn in ("same", "shorter"):
@@ -54,7 +54,7 @@ def versions(pool: list[Any], chance: random.Random) -> list[list[Any]]:
 
 
 def encode(values: pa.Array, rows: int, chance: random.Random, index: pa.DataType | None = None) -> pa.Array:
-    """Rows that use some values of a dictionary; nulls where it is empty."""
+    """Rows that use some values of a dictionary; nulls if it is empty."""
     indices = [chance.choice([None, chance.randrange(len(values))]) if len(values) else None for _ in range(rows)]
     return pa.DictionaryArray.from_arrays(pa.array(indices, index or pa.int8()), values)
 
@@ -65,7 +65,7 @@ def of_a_type(kind: pa.DataType, pool: list[Any], chance: random.Random) -> list
 
 
 def of_two_columns(chance: random.Random) -> list[Batch]:
-    """The second one has letters, so that dictionaries of as many values differ in nothing but their bodies."""
+    """Make two columns; the second has letters, so that dictionaries of the same length differ only in their bodies."""
     found = []
     for one, other in zip(versions(WORD[1], chance), versions(["x", "y", "z"], chance), strict=False):
         rows = chance.choice([0, 1, 3, 8])
@@ -74,7 +74,7 @@ def of_two_columns(chance: random.Random) -> list[Batch]:
 
 
 def shared(chance: random.Random) -> list[Batch]:
-    """Mostly the dictionaries of one batch continue each other."""
+    """Make two columns with one dictionary: mostly, one has the first values of the other's."""
     found = []
     for one in versions(WORD[1], chance):
         other = one[: chance.randint(0, len(one))] if chance.random() < 0.9 else chance.choices(WORD[1], k=2)
@@ -84,7 +84,7 @@ def shared(chance: random.Random) -> list[Batch]:
 
 
 def held(chance: random.Random) -> list[Batch]:
-    """The encoded column, and the same below everything that may hold one."""
+    """Make an encoded column, and the same column inside every type that may hold one."""
     numbers, codes = pa.array([1, 2, 3, 4]), pa.array([0, 1, 0, 0], pa.int8())
     found = []
     for one in versions(WORD[1], chance):
@@ -106,7 +106,7 @@ def held(chance: random.Random) -> list[Batch]:
 
 
 def nested(chance: random.Random) -> list[Batch]:
-    """Dictionaries of lists of words, and of structs of two words, which have dictionaries of their own."""
+    """Make dictionaries of lists of words, and of structs of two words; the words have dictionaries, too."""
     inner: list[Any] = chance.choices(WORD[1], k=3)
     outer: list[Any] = []
     both: list[Any] = []
@@ -143,7 +143,7 @@ SHAPES = {"two columns": of_two_columns, "shared": shared, "held": held, "nested
 
 
 def drawn(shape: str, seed: int) -> tuple[list[Batch], random.Random]:
-    """A history, and what makes all other choices of its test; one of "any type" for each type comes in turn."""
+    """A history, and the random generator for all other choices of its test; "any type" takes each type in turn."""
     chance = random.Random(f"{shape} {seed}")
     make = SHAPES.get(shape) or partial(of_a_type, *KINDS[seed % len(KINDS)])
     return make(chance), chance
@@ -160,19 +160,19 @@ def alone(columns: Batch, absent: Iterable[int] = ()) -> bytes:
 
 
 def texts(batch: Any) -> list[str]:
-    """What a batch of anybody's has in its columns; texts, in which nan equals itself, and 0 is not -0."""
+    """The columns of a batch of any library, or of a list, as texts, in which nan equals itself, and 0 is not -0."""
     return [repr(one.to_pylist()) for one in (batch if isinstance(batch, list) else batch.columns)]
 
 
 def together(batches: list[Batch]) -> list[str]:
-    """The same of the rows of all batches."""
+    """The columns of all batches, one after the other, as such texts."""
     return [repr([value for one in columns for value in one.to_pylist()]) for columns in zip(*batches, strict=True)]
 
 
 def came(history: list[Batch], shape: str, chance: random.Random) -> tuple[list[Any], list[Batch], list[list[Any]]]:
-    """The batches as ours, what each has to show, and the values of the dictionary of each column, None: it is absent.
+    """Our batches, the columns that each must show, and the values of each column's dictionary; None: it is absent.
 
-    Each is from a reader of its own, or all are slices from one, in any order.
+    Each batch is from a reader of its own, or all are slices from one reader, in any order.
     """
     values: list[list[Any]] = []
     if chance.random() < 0.6:
@@ -197,7 +197,7 @@ def came(history: list[Batch], shape: str, chance: random.Random) -> tuple[list[
 
 
 def spelled(columns: Batch, shape: str) -> list[Any]:
-    """The values of the dictionary of each column, as texts; of nested ones nobody asks."""
+    """The values of each column's dictionary, as texts; nothing for nested ones, which no test needs."""
     if shape == "nested":
         return []
     whole = [columns[0]] * len(columns) if shape == "held" else columns
@@ -213,7 +213,7 @@ Sent = tuple[int, bool, int]
 
 
 def distinct(lists: Iterable[list[str]]) -> list[str]:
-    """The one dictionary that several become: each value once, in the order in which they come."""
+    """The dictionary that unifies several: each value once, in the order of their first appearance."""
     return list(dict.fromkeys(value for values in lists for value in values))
 
 
@@ -226,7 +226,7 @@ class Known:
         self.merged: dict[int, list[str]] = {id: [] for id in ids}
 
     def before(self, columns: list[list[str] | None]) -> list[Sent] | None:
-        """What goes out before a batch whose columns have dictionaries of these values; None: it has to be refused."""
+        """The dictionaries that are sent before a batch whose columns have these values; None if it must be refused."""
         after, made = dict(self.sent), []
         for id, sent in self.sent.items():
             come = [one for i, one in zip(self.ids, columns, strict=True) if i == id and one is not None]
@@ -251,12 +251,12 @@ class Known:
         return made
 
     def values(self, id: int) -> list[str]:
-        """What readers have of a dictionary."""
+        """The values of a dictionary that readers have."""
         sent = self.sent[id]
         return self.merged[id] if sent is None else sent
 
     def at_close(self) -> list[Sent]:
-        """What a file has behind its batches, where nothing had to come before them."""
+        """The dictionaries that a file has after its batches: those that were not sent before."""
         return [(id, False, len(self.merged[id])) for id, sent in self.sent.items() if self.file and sent is None]
 
 
@@ -285,7 +285,7 @@ class Out:
         return self.news()
 
     def close(self) -> list[Sent]:
-        """Close the writer; return the dictionaries that went out behind the batches."""
+        """Close the writer; return the dictionaries that went out after the batches."""
         self.writer.close()
         return self.news()
 

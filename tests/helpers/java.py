@@ -1,4 +1,4 @@
-"""Arrow Java and the readers of ``jvm/`` in Java processes, asked about one file after the other."""
+"""Arrow Java and the readers of ``jvm/`` in Java processes, which read one file after the other."""
 
 import importlib.util
 import json
@@ -36,7 +36,7 @@ class Missing(Exception):
 
 
 def compiled(build: Path, sources: list[Path], jar: str | None = None) -> tuple[str, str]:
-    """Compile against PySpark's jars, which hold a compiler of Scala; returns the ``java``, and the class path."""
+    """Compile against PySpark's jars, which contain a Scala compiler; return the ``java`` and the class path."""
     home, spec = find_java(), importlib.util.find_spec("pyspark")
     if home is None:
         raise Missing(NO_JAVA)
@@ -64,7 +64,7 @@ class ArrowJava:
             raise Missing("this pyspark brings no arrow-compression jar")
 
     def read(self, paths: list[Path]) -> list[Any]:
-        """What it reads of every path (a file if it ends so), as peers.plain_json says it, or ``{"error": words}``."""
+        """Read each path (a file if it ends with .file); return it like peers.plain_json, or ``{"error": words}``."""
         command = [self._java, *OPTIONS, "-cp", self._path, "ReadArrow"]
         for path in paths:
             command += ["file" if path.suffix == ".file" else "stream", str(path)]
@@ -86,13 +86,13 @@ DEADLINE = 1200
 
 
 class Answer(NamedTuple):
-    """What became of one file: its rows or values, or an error."""
+    """The answer for one file: its rows or values, or an error."""
 
     ok: bool
     text: str
-    #: Of the processors.
+    #: Processor time.
     seconds: float
-    #: Most memory that the process had until then, in MiB.
+    #: The peak memory of the process until then, in MiB.
     peak: int
 
     @property
@@ -109,7 +109,7 @@ class Reader:
         self._process: subprocess.Popen[str] | None = None
 
     def read(self, paths: Iterable[Any], **options: str) -> list[Answer]:
-        """What becomes of every path with some options."""
+        """Return the answer for every path, with some options."""
         if self._process is None or self._process.poll() is not None:
             self._start()
         assert self._process is not None
@@ -164,7 +164,7 @@ class ThroughSpark(Reader):
 
 
 def plain(array: pa.Array) -> list[Any]:
-    """The values of a column as ``Dump.scala`` says them, once the Python side has converted it for Spark."""
+    """The values of a column that the Python side has converted for Spark, in the form of ``Dump.scala``."""
     kind = array.type
     if pa.types.is_struct(kind):
         columns = [plain(array.field(number)) for number in range(kind.num_fields)]
@@ -189,5 +189,5 @@ def plain(array: pa.Array) -> list[Any]:
 
 
 def rows(batch: pa.RecordBatch) -> str:
-    """The rows of a converted batch, as ``Dump.scala`` says them."""
+    """The rows of a converted batch, in the form of ``Dump.scala``."""
     return json.dumps([list(row) for row in zip(*map(plain, batch.columns), strict=True)], ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What this process holds: memory, objects of ours and of producers; and interrupts wherever a signal can raise."""
+"""Measures what this process holds: memory, and objects of ours and of producers; interrupts it at any instruction."""
 
 import contextlib
 import ctypes
@@ -35,19 +35,19 @@ def resident() -> int:
 
 
 def peak() -> int:
-    """The most bytes of memory that this process had, since `forget_peak` where there was one."""
+    """The most bytes of memory that this process had, since the last `forget_peak` if there was one."""
     return _status("VmHWM")
 
 
 def forget_peak() -> None:
-    """Let `peak` begin here; a container may not allow it."""
+    """Start `peak` again from here; a container may not allow it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 @contextlib.contextmanager
 def at_most(size: int, seconds: float | None = None) -> Iterator[None]:
-    """What is done inside takes so much memory and processor time at most."""
+    """Check that a block takes less than `size` bytes of memory and `seconds` of processor time."""
     forget_peak()
     before, start = resident(), time.process_time()
     yield
@@ -56,12 +56,12 @@ def at_most(size: int, seconds: float | None = None) -> Iterator[None]:
 
 
 def counts() -> dict[str, int]:
-    """Arrays imported and exported, sources and memory that are not released yet."""
+    """Count imported and exported arrays, sources and memory that are not released yet."""
     return {"imports": live_imports(), "exports": export.live_exports(), "maps": count_maps(), **_core.live_objects()}
 
 
 def more_than(before: dict[str, int]) -> dict[str, int]:
-    """What there is more of; garbage of other tests may be collected at any time, so less says nothing."""
+    """Return the counts that grew; smaller ones say nothing, as garbage of other tests may be collected at any time."""
     found = {name: count for name, count in counts().items() if count > before[name]}
     if found:
         gc.collect()
@@ -71,16 +71,16 @@ def more_than(before: dict[str, int]) -> dict[str, int]:
 
 @contextlib.contextmanager
 def nothing_imported() -> Iterator[None]:
-    """Nothing that producers gave is held when it is over; garbage of other tests may be collected at any time."""
+    """Check that a block keeps nothing of a producer; garbage of other tests may be collected at any time."""
     before = live_imports()
     yield
     if live_imports() > before:
-        gc.collect()  # of cycles, which exceptions make
+        gc.collect()  # exceptions make cycles, which are garbage
     assert live_imports() <= before, "what was imported is still held"
 
 
 def interrupted(operation: Callable[[], Any], *modules: ModuleType) -> Iterator[int]:
-    """Do it again with a KeyboardInterrupt before a later instruction, until none comes; yield after each time."""
+    """Repeat an operation, interrupted before a later instruction each time, until it completes; yield each time."""
     files = {module.__file__ for module in modules}
     count = 0
     while True:
@@ -98,7 +98,7 @@ def interrupted(operation: Callable[[], Any], *modules: ModuleType) -> Iterator[
                     raise KeyboardInterrupt
             return trace
 
-        # Python 3.12 tells of bytecodes only if a frame had asked for them before the tracing began.
+        # Python 3.12 traces bytecodes only if a frame has asked for them before the tracing began.
         sys._getframe().f_trace_opcodes = True
         sys.settrace(trace)
         try:
@@ -114,7 +114,7 @@ def interrupted(operation: Callable[[], Any], *modules: ModuleType) -> Iterator[
 
 
 class Guarded:
-    """Memory in front of a page that nobody may read: a step too far ends the process."""
+    """Memory before a page that cannot be read: a step too far ends the process."""
 
     def __init__(self, size: int) -> None:
         end = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -127,7 +127,7 @@ class Guarded:
 
 
 def descriptors() -> set[int]:
-    """The descriptors that this process has open, where they can be listed."""
+    """The open descriptors of this process, from /proc."""
     import os
 
     return {int(name) for name in os.listdir("/proc/self/fd")}

@@ -1,4 +1,4 @@
-"""Mutants of Arrow bytes that know where the words lie: one lie at a time, everything around it still true.
+"""Mutants of Arrow bytes: they change words whose place and meaning are known, and leave all around them valid.
 
 A walk of our own, which trusts nothing and raises nothing, finds the slots of an input; the tables are those
 of `forge`. The same input and seed give the same mutants in every process.
@@ -14,7 +14,7 @@ from helpers import forge
 
 HELLO = b"arwipc\x01\x00"
 FRAME = 24
-#: What one walk looks at; a mutant may share and nest its tables as it likes.
+#: Limits of one walk, as a mutant may share and nest its tables without any limit.
 MOST_TABLES, MOST_ITEMS, MOST_SLOTS, DEEPEST = 4000, 200, 20_000, 80
 #: Words at the start and at the end of a stretch of a body that are slots.
 EDGE_WORDS = 12
@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
 
 class Walk:
-    """The slots and messages of an input, as far as it makes sense."""
+    """Finds the slots and messages of an input, as far as it is valid."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.slots, self.spans = data, dict[tuple[int, int], str](), list[Span]()
@@ -209,17 +209,17 @@ def spans(data: bytes) -> list[Span]:
     return Walk(data).spans
 
 
-#: Numbers that sums, products and comparisons stumble over; cut to the width of the slot.
+#: Numbers at which sums, products and comparisons may fail; they are cut to the width of the slot.
 EDGES = [0, 1, 2, 3, 4, 7, 8, 16, 24, 63, 64, 65, 127, 128, 255, 256, -1, -2, -8, -64]
 EDGES += [(1 << bits) + step for bits in (15, 16, 31, 32, 61, 62, 63) for step in (-1, 0, 1)]
 EDGES += [-(1 << bits) + step for bits in (15, 31, 61, 62, 63) for step in (-1, 0, 1)]
-#: How often a kind is chosen; what lies in bodies is all that is left when the metadata is believed.
+#: How often a kind is chosen. Words of bodies come often, as they are all that is wrong if the metadata is accepted.
 OFTEN = {"body": 10, "claim": 2, "FieldNode.length": 2, "Buffer.offset": 2, "Buffer.length": 2, "scalar": 2}
 STEPS = (1, -1, 2, -2, 4, -4, 8, -8, 16, 64, -64)
 
 
 class Mutator:
-    """Makes mutants of one input; `other` lends parts."""
+    """Makes mutants of one input; they may get parts of `other`."""
 
     def __init__(self, data: bytes, chance: random.Random, other: bytes = b"") -> None:
         self.data, self.chance, self.other = data, chance, other
@@ -231,7 +231,7 @@ class Mutator:
         self.names = [name for name in sorted(self.kinds) for _ in range(OFTEN.get(name, 1))]
 
     def mutant(self) -> bytes:
-        """One mutant: mostly a changed word, now and then messages in another order, or plain noise."""
+        """Make a mutant: mostly change words, now and then rearrange messages or add noise."""
         out = bytearray(self.data)
         for _ in range(self.chance.choice((1, 1, 1, 1, 2, 2, 3, 5)) if self.names else 0):
             self._change(out)
@@ -284,7 +284,7 @@ class Mutator:
                 out[at:] = self.other[end:]
 
     def _rearranged(self, data: bytes) -> bytes:
-        """Messages doubled, left out, swapped, cut, or joined with parts of the other input."""
+        """Double, drop, swap or cut a message, give it another body, or insert one of the other input."""
         if len(self.spans) < 1:
             return data
         head, tail = data[: self.spans[0].start], data[self.spans[-1].end :]
@@ -311,7 +311,7 @@ class Mutator:
 
 
 def mutants(data: bytes, seed: int, count: int, other: bytes = b"") -> Iterator[bytes]:
-    """`count` mutants of `data`, the same for the same input and seed; `other` is an input to splice with."""
+    """Yield `count` mutants of `data`, the same for the same input and seed; `other` is an input to splice with."""
     chance = random.Random(seed << 64 | zlib.crc32(other) << 32 | zlib.crc32(data))
     mutator = Mutator(data, chance, other)
     for _ in range(count):
@@ -319,14 +319,14 @@ def mutants(data: bytes, seed: int, count: int, other: bytes = b"") -> Iterator[
 
 
 def mixed(inputs: list[bytes], seed: int, count: int) -> Iterator[bytes]:
-    """`count` mutants spread over all the inputs, each spliced with the next."""
+    """Yield `count` mutants spread over all the inputs, each spliced with the next."""
     each, more = divmod(count, len(inputs))
     for number, data in enumerate(inputs):
         yield from mutants(data, seed, each + (number < more), inputs[(number + 1) % len(inputs)])
 
 
 def overwritten(data: bytes, chance: random.Random, most: int = 3, cut: float = 0.1) -> bytes:
-    """Some bytes or words overwritten, wherever they lie; a share of `cut` also ends early."""
+    """Overwrite some bytes or words at any place; with the probability `cut`, also cut the end off."""
     changed = bytearray(data)
     for _ in range(chance.randint(1, most)):
         at, width = chance.randrange(len(changed)), chance.choice((1, 1, 4, 8))

@@ -17,7 +17,7 @@ _FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
-    """One block: its language, the words and options behind it, its text, what is to be printed, its line."""
+    """One block: its language, the words after it, the reason to skip it, its code, its expected output, its line."""
 
     language: str
     words: frozenset[str]
@@ -28,7 +28,7 @@ class Block(NamedTuple):
 
 
 def same(expected: str, printed: str) -> bool:
-    """As doctest has it: ... stands for any text, and white space is as wide as it likes."""
+    """Compare as doctest does: ... stands for any text, and white space may have any width."""
     return doctest.OutputChecker().check_output(expected, printed, OPTIONS)
 
 
@@ -37,7 +37,7 @@ def name_of(page: Path) -> str:
 
 
 def blocks(page: Path, language: str) -> Iterator[Block]:
-    """Yield the blocks of one language; a block of ``text`` right behind one is what it prints."""
+    """Yield the blocks of one language; a block of ``text`` right after one is its expected output."""
     text = page.read_text()
     found = list(_FENCE.finditer(text))
     for i, match in enumerate(found):

@@ -1,4 +1,4 @@
-"""Work in threads and processes of its own; one that may die is started again behind the input that killed it."""
+"""Runs work in threads and processes; a process that dies of an input is started again after that input."""
 
 import inspect
 import json
@@ -25,22 +25,22 @@ def environment() -> dict[str, str]:
 
 
 def run_python(code: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[Any]:
-    """What a program prints, which may take two minutes unless `options` (of `subprocess.run`) say otherwise."""
+    """Run a program, for at most two minutes unless `options` (of `subprocess.run`) say otherwise."""
     return _run("-c", code, *arguments, **options)
 
 
 def run_module(name: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[Any]:
-    """The same for ``python -m NAME``."""
+    """Run ``python -m NAME`` in the same way."""
     return _run("-m", name, *arguments, **options)
 
 
 def run_function(function: Callable[..., object], *arguments: object, **options: Any) -> Any:
-    """The same for a function of a module of these tests, which gets its arguments as texts."""
+    """Run a function of a module of these tests in the same way; it gets its arguments as texts."""
     return _run(*words_of(function), *arguments, **options)
 
 
 def words_of(function: Callable[..., object]) -> tuple[str, str]:
-    """What Python is told to call a function of a module of these tests with all further words."""
+    """The words that make Python call a function of a module of these tests with all further words."""
     path = Path(inspect.getfile(function)).relative_to(TESTS).with_suffix("")
     module = ".".join(path.parts)
     return "-c", f"import sys; from {module} import {function.__name__} as run; run(*sys.argv[1:])"
@@ -52,14 +52,14 @@ def _run(*words: object, **options: Any) -> subprocess.CompletedProcess[Any]:
 
 
 def printed(done: subprocess.CompletedProcess[Any]) -> Any:
-    """What a program that ended well has printed."""
+    """Return the output of a program, which must have ended with status 0."""
     assert done.returncode == 0, (done.returncode, done.stdout[-500:], done.stderr[-3000:])
     return done.stdout
 
 
 def shared_library(source: Path, *options: str) -> Path:
-    """A C source, compiled beside itself; a test that needs it is skipped where there is no compiler."""
-    import pytest  # programs of these helpers need none
+    """Compile a C source beside itself; skip the test if there is no compiler."""
+    import pytest  # programs that use these helpers run without pytest
 
     compiler = shutil.which("cc") or shutil.which("gcc") or pytest.skip("needs a C compiler")
     made = source.with_suffix(".so")
@@ -68,14 +68,14 @@ def shared_library(source: Path, *options: str) -> Path:
 
 
 def start(what: Any, *arguments: object, **options: Any) -> subprocess.Popen[str]:
-    """A Python process with which lines are exchanged: of a function of these tests, or of Python's own words."""
+    """Start a Python process with pipes for lines: it runs a function of these tests, or the given words of Python."""
     words = words_of(what) if callable(what) else (what,)
     given: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment()}
     return subprocess.Popen([sys.executable, *words, *map(str, arguments)], **given | options)
 
 
 def together(*calls: Callable[[], Any]) -> list[Any]:
-    """Call all at once, each in a thread of its own; the results, or the exceptions."""
+    """Call all at once, each in a thread of its own; return the results or the exceptions."""
     found: list[Any] = [None] * len(calls)
     start = threading.Barrier(len(calls))
 
@@ -96,7 +96,7 @@ def together(*calls: Callable[[], Any]) -> list[Any]:
 
 
 def in_threads(work: Callable[[Any], Any], inputs: Iterable[Any]) -> list[Any]:
-    """What `work` gives for each input, when each has a thread of its own; an error in a thread is raised here."""
+    """Return the result of `work` for each input, each in a thread of its own; an error in a thread is raised here."""
     found = together(*[partial(work, each) for each in inputs])
     for result in found:
         if isinstance(result, BaseException):
@@ -105,7 +105,7 @@ def in_threads(work: Callable[[Any], Any], inputs: Iterable[Any]) -> list[Any]:
 
 
 def judged(module: str, *arguments: str, most_deaths: int = 200, timeout: float = 3600) -> list[dict[str, Any]]:
-    """What was printed about each input; a child that dies of one (``died``: the signal) is started again behind it."""
+    """Return what was printed about each input; after one that ends a child (``died``: the signal), start another."""
     found: dict[int, dict[str, Any]] = {}
     first, deaths = 0, 0
     while True:
@@ -132,7 +132,7 @@ EXAMPLES = int(os.environ.get("ARROWIPC_EXAMPLES", "60"))
 
 
 def rounds(quick: T, full: T) -> T:
-    """`full` with ``ARROWIPC_FULL=1`` (``make campaign``), else `quick`; many fall as examples do, to 8 at least."""
+    """`full` if ``ARROWIPC_FULL=1`` (``make campaign``), else `quick`, reduced like `EXAMPLES`, but not below 8."""
     if isinstance(quick, int) and not FULL and quick > 8:
         return max(8, quick * min(EXAMPLES, 60) // 60)  # type: ignore[return-value]
     return full if FULL else quick

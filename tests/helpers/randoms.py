@@ -54,7 +54,7 @@ types = st.sampled_from(LEAVES) | st.recursive(st.sampled_from(LEAVES), _nest, m
 
 
 def array_of(kind: pa.DataType, length: int, chance: random.Random) -> pa.Array:
-    """An array of `length` rows, a fifth of them null where the type has validity."""
+    """An array of `length` rows, a fifth of them null if the type has a validity bitmap."""
     if pa.types.is_dictionary(kind):
         letters = array_of(kind.value_type, 5, chance)
         return pa.DictionaryArray.from_arrays(
@@ -144,7 +144,7 @@ def _value(kind: pa.DataType, chance: random.Random) -> Any:
     bits = kind.bit_width
     low = 0 if pa.types.is_unsigned_integer(kind) else -(1 << bits - 1)
     number = chance.choice([0, 1, low, low + (1 << bits) - 1, low + chance.getrandbits(bits)])
-    # Nanoseconds that are whole microseconds: to_pylist takes no others.
+    # Nanoseconds that are whole microseconds: to_pylist accepts no others.
     return max(number // 1000 * 1000, low + 808) if getattr(kind, "unit", "") == "ns" else number
 
 

@@ -1,7 +1,7 @@
-"""What people do with arrowipc, as small deterministic operations: run again, with failing allocations, or shared.
+"""Uses of arrowipc as small deterministic operations: tests repeat them, let allocations fail, or run them in threads.
 
-`SCENARIOS` names makers; a maker prepares the inputs and returns the operation. What the operation returns is
-compared as text by `plain`, so that two runs can be held against each other.
+`SCENARIOS` names makers; a maker prepares the inputs and returns the operation. `plain` makes a text of what the
+operation returns, so that two runs can be compared.
 """
 
 import contextlib
@@ -28,16 +28,16 @@ from helpers import arrays, arrow_columns, drive, forge, golden
 
 Operation = Callable[[], Any]
 SCENARIOS: dict[str, Callable[[], Operation]] = {}
-#: Those that run code of other libraries, which may not survive it when the interpreter has no memory:
+#: Scenarios that run code of other libraries, which may not survive a lack of memory in the interpreter:
 #: pyarrow dies of a failed PyCapsule_New, NumPy forgets to set an exception.
 FOREIGN: set[str] = set()
 
-#: Those that share their work with threads.
+#: Scenarios that use helper threads.
 POOLED = {"a large compressed stream", "large bodies written"}
 
 
 def scenario(make: Callable[[], Any] = tuple, foreign: bool = False) -> Callable[[Callable[[Any], Any]], Any]:
-    """Enter what is done with the input that `make` makes under its name, with spaces."""
+    """Register a function, under its name with spaces, that is called with the input that `make` makes."""
 
     def enter(use: Callable[[Any], Any]) -> Callable[[Any], Any]:
         add(use.__name__.replace("_", " "), make, use, foreign)
@@ -52,7 +52,7 @@ def add(name: str, make: Callable[[], Any], use: Callable[[Any], Any], foreign: 
 
 
 class Stored(bytes):
-    """A stream or file that was written: equal if it holds equal values, which may lie in other buffers."""
+    """A stream or file that was written: equal if it holds equal values, even in other buffers."""
 
 
 class Lent:
@@ -96,7 +96,7 @@ def everything() -> pa.RecordBatch:
 
 @cache
 def layouts() -> pa.RecordBatch:
-    """A column per layout, few of them: what fails one allocation after the other has to come to an end."""
+    """A column per layout, and no more: a test that fails one allocation after the other must come to an end."""
     names = (
         *("null", "bool", "int64", "string", "large_string", "string_view", "list", "list_view"),
         *("large_list_view", "fixed_size_list", "struct", "map", "sparse_union", "dense_union", "dictionary"),
@@ -108,13 +108,13 @@ def layouts() -> pa.RecordBatch:
 
 @cache
 def ours() -> ipc.RecordBatch:
-    """The same, read by us."""
+    """The batch of `layouts`, read by us."""
     return arrays.read_batch(layouts())
 
 
 @cache
 def words(number: int = 0) -> pa.RecordBatch:
-    """Dictionaries that grow from batch to batch."""
+    """A batch with a dictionary, which grows with `number`."""
     values = [f"word {i}" for i in range(3 + number)]
     indices = pa.array([0, None, number % 3, 2 + number], pa.int16())
     return pa.record_batch(
@@ -130,7 +130,7 @@ def deltas() -> bytes:
 
 @cache
 def large() -> pa.RecordBatch:
-    """Bodies that are worth several threads and blocks that are kept."""
+    """A batch whose bodies are large enough for several threads and for blocks that are kept."""
     return pa.record_batch(
         {
             "x": pa.array(np.arange(200_000) // 7),
@@ -204,11 +204,11 @@ DICTIONARIES: tuple[dict[str, Any], ...] = ({}, {"dictionary_deltas": True}, {"u
 
 
 def written(form: str, **options: Any) -> Callable[[Any], Any]:
-    """What writes a batch and a slice of it."""
+    """Return a function that writes a batch and a slice of it."""
     return lambda batch: Stored(arrays.ipc_bytes([batch, batch.slice(3, 4)], form, batch.schema, **options))
 
 
-#: Operations that are one expression: what makes the input, and what is done with it.
+#: Operations that are one expression: a function that makes the input, and one that uses it.
 EXPRESSIONS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "a stream of every type": (lambda: arrow_columns.stream(everything(), everything()), batches_in),
     "an lz4 stream": (lambda: arrow_columns.stream(layouts(), compression="lz4"), batches_in),
@@ -360,7 +360,7 @@ def what_is_recovered(data: bytes) -> Any:
 
 @scenario((golden.WRITERS / "polars-2.1.0-zstd.arrow").read_bytes)
 def what_is_recovered_of_polars(data: bytes) -> Any:
-    """A Schema message without framing, and dictionaries behind the batches."""
+    """Recover and validate a Schema message without framing, and dictionaries after the batches."""
     return what_is_recovered(data[:-60]), str(ipc.validate(data, level="strict"))
 
 
@@ -413,7 +413,7 @@ def numpy_values(batch: ipc.RecordBatch) -> Any:
 
 @scenario(ours)
 def pictures(batch: ipc.RecordBatch) -> int:
-    # What a value cannot be shown for stands in its place: only that there are pictures is compared.
+    # A value that cannot be shown is replaced by the reason, so only the number of pictures is compared.
     texts = [repr(batch), batch._repr_html_(), *map(repr, batch.columns), str(batch.schema)]
     return len([text for text in texts if text])
 
@@ -447,7 +447,7 @@ def schemas(data: bytes) -> Any:
 
 
 def insist(call: Operation) -> Any:
-    """Call once more what had no memory: it works, or says that its object cannot go on."""
+    """Call a function again after a MemoryError: it works, or says that its object cannot go on."""
     try:
         return call()
     except MemoryError:
@@ -520,7 +520,7 @@ def messages_taken_apart(batches: list[ipc.RecordBatch]) -> Any:
 
 
 def pick(names: str | None) -> Iterator[str]:
-    """The scenarios whose names hold one of some words."""
+    """Yield the scenarios whose names hold one of some words."""
     for name in SCENARIOS:
         if not names or any(word in name for word in names.split(",")):
             yield name

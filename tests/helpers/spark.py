@@ -52,7 +52,7 @@ def register_python(spark: SparkSession) -> None:
     """Let ``format(FORMAT)`` be the Python data source of a session."""
     from arrowipc.spark import ArrowIpcDataSource
 
-    # No module has this class, so it travels whole to the processes that plan.
+    # No module has this class, so it is pickled by value for the processes that plan.
     attributes = {"name": classmethod(lambda cls: "arrowipc_python")}
     spark.dataSource.register(type("PythonSource", (ArrowIpcDataSource,), attributes))
 
@@ -69,7 +69,7 @@ def given(path: Any, **options: Any) -> ArrowIpcDataSource:
 
 
 def read_here(path: Any, schema: StructType | None = None, **options: Any) -> pa.Table:
-    """What the data source gives Spark, checked as Spark checks it, without Spark's processes."""
+    """Read what the data source gives Spark, with Spark's checks, but without Spark's processes."""
     from arrowipc.spark.types import arrow_schema_of
 
     source = given(path, **options)
@@ -100,14 +100,14 @@ def put(path: Path, *batches: pa.RecordBatch) -> Path:
 
 
 DIST = Path(__file__).resolve().parents[2] / "dist"
-#: What a Python worker imports for mapInArrow and for our data source, Spark's own Python apart.
+#: The packages that a Python worker imports for mapInArrow and for our data source, besides PySpark.
 NEEDED = ("pyarrow", "numpy")
-#: What the driver imports besides.
+#: The packages that the driver imports besides.
 ON_THE_DRIVER = ("pandas", "python-dateutil", *(["six"] if find_spec("six") else []))
 
 
 def wheel_archive(directory: Path) -> Path:
-    """Write the wheel under a name that Spark unpacks; or what is installed, where none was built."""
+    """Write the wheel under a name that Spark unpacks; if none was built, pack the installed package."""
     archive = directory / "arrowipc.zip"
     wheels = sorted(DIST.glob(f"arrowipc-{arrowipc.__version__}-*.whl"))
     if wheels:
@@ -147,7 +147,7 @@ def packed_environment(directory: Path) -> Path:
 
 
 def _parts_of(*names: str) -> Iterator[Path]:
-    """The folders and modules of installed distributions."""
+    """Yield the folders and modules of installed distributions."""
     for name in names:
         files = distribution(name).files
         assert files is not None
@@ -176,7 +176,7 @@ OURS = "org.arrowipc.spark.ArrowIpcException"
 
 
 def causes(error: Any) -> list[str]:
-    """The classes of a Java exception and of what caused it."""
+    """The classes of a Java exception and of its causes."""
     java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     found = []
     while java is not None and len(found) < 20:
@@ -200,7 +200,7 @@ def attempt(spark: Any, path: str, rows: str = "") -> str:
 
 
 def used(process: int) -> int:
-    """Milliseconds of the processors, which are as many on a machine that has much else to do."""
+    """Milliseconds of a process's processor time, which does not depend on the machine's other load."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * 1000 // os.sysconf("SC_CLK_TCK")
 

@@ -1,7 +1,7 @@
-"""What each library reads and writes, each answer an experiment: the table of docs/support.md.
+"""Tries what each library reads and writes, for the table of docs/support.md.
 
-``python -m helpers.support`` (`make support`) writes it, and the rows in `FRONT` into the README. Given a library and
-the number of a question, it prints the answers from there on: a library may end the process.
+``python -m helpers.support`` (`make support`) writes it, and the rows in `FRONT` into the README. With a library and
+the number of a question, it prints the answers from that question on: a library may end the process.
 """
 
 import decimal
@@ -105,14 +105,14 @@ PAYLOADS: dict[str, Callable[[], tuple[bytes, list[Any]]]] = {
 
 
 def plain(value: Any) -> Any:
-    """One form for what libraries return in several: pairs as lists."""
+    """Convert a value to one form for all libraries: pairs become lists."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def read_table(library: str, data: bytes, form: str) -> pa.Table:
-    """What a library of others reads, as pyarrow sees it."""
+    """Read data with another library, and return it as a table of pyarrow."""
     if library == "pyarrow":
         schema, batches = read_by_pyarrow(data, form)
         return pa.Table.from_batches(batches, schema)
@@ -122,7 +122,7 @@ def read_table(library: str, data: bytes, form: str) -> pa.Table:
         reader = polars.read_ipc if form == "file" else polars.read_ipc_stream
         try:
             return reader(io.BytesIO(data)).to_arrow()
-        except polars.exceptions.PanicException as refused:  # no Exception
+        except polars.exceptions.PanicException as refused:  # it is not an Exception
             raise NotImplementedError(str(refused)) from None
     if library == "duckdb from arrowipc":
         import duckdb
@@ -297,12 +297,12 @@ FRONT = (
 
 
 def verdicts(library: str) -> Iterator[tuple[str, str]]:
-    """Ask one library everything; this process may end in between."""
+    """Ask one library everything; the library may end this process."""
     for group, questions in QUESTIONS.items():
         for what, ask in questions.items():
             try:
                 answer = ask(library)
-            except BaseException:  # a panic of Rust is no Exception
+            except BaseException:  # a panic of Rust is not an Exception
                 answer = "no"
             yield f"{group}/{what}", {True: "yes", False: "no"}.get(answer, answer)
 
@@ -313,7 +313,7 @@ def all_verdicts(library: str) -> dict[str, str]:
     found: dict[str, str] = {}
     while len(found) < len(keys):
         done = run_module("helpers.support", library, len(found))
-        assert done.returncode <= 0, done.stderr  # a signal is an answer, a failure of ours is none
+        assert done.returncode <= 0, done.stderr  # a signal is an answer, a failure of our code is not
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
         found.update(map(tuple, lines))
         if done.returncode and len(found) < len(keys):

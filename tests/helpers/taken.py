@@ -1,4 +1,4 @@
-"""What arrives where functions of other libraries take our objects, and ours theirs: the tables of docs/taken.md.
+"""Tries our objects in functions of other libraries, and theirs in ours: the tables of docs/taken.md.
 
 ``python -m helpers.taken`` (`make support`) writes them.
 """
@@ -91,7 +91,7 @@ def registered(data: Any) -> Any:
     return connection.sql("select * from rows").to_arrow_table()
 
 
-#: What of ours is handed over, made of a column of pyarrow.
+#: Our objects that are handed over, each made from a column of pyarrow.
 OURS: dict[str, Callable[[pa.Array], Any]] = {
     "array": ipc.array,
     "column": lambda array: ipc.chunked_array([array[:2], array[2:]]),
@@ -100,7 +100,7 @@ OURS: dict[str, Callable[[pa.Array], Any]] = {
     "reader": lambda array: ipc.open(stream(pa.table({"x": array}))),
 }
 
-#: A function of theirs; what of ours it gets; what is called.
+#: A function of another library -> which of `OURS` it gets, and a call of it.
 THEIRS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "pyarrow.array(array)": ("array", pa.array),
     "pyarrow.array(column)": ("column", pa.array),
@@ -165,7 +165,7 @@ THEIRS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "arro3.core.RecordBatchReader.from_stream(reader)": ("reader", arro3.RecordBatchReader.from_stream),
 }
 
-#: What helps where a function refuses our objects, or reads them as something else.
+#: Advice if a function refuses our objects, or reads them as something else.
 INSTEAD = {
     "pyarrow.Table.from_batches": "`pyarrow.table(batch)`",
     "pyarrow.concat_tables": "`arrowipc.concat_tables`, or `table.to_arrow()` for each",
@@ -184,7 +184,7 @@ INSTEAD = {
     "narwhals.from_native(column)": "`column.to_arrow()`",
 }
 
-#: An object of theirs, made of a column of pyarrow.
+#: The objects of other libraries, each made from a column of pyarrow.
 OBJECTS: dict[str, Callable[[pa.Array], Any]] = {
     "pyarrow.Array": lambda array: array,
     "pyarrow.ChunkedArray": lambda array: pa.chunked_array([array[:2], array[2:]]),
@@ -211,7 +211,7 @@ def written(data: Any) -> Any:
         return ipc.read(f"{folder}/x.arrow").to_arrow()
 
 
-#: A function of ours that takes a column of theirs, and one that takes rows.
+#: Our functions that take a column of another library; `OF_ROWS` are those that take rows.
 OF_COLUMNS: dict[str, Callable[[Any], Any]] = {
     "array(x)": ipc.array,
     "chunked_array(x)": ipc.chunked_array,
@@ -241,7 +241,7 @@ def column_of(found: Any) -> Any:
 
 
 def arrived(found: Any) -> tuple[str, list[Any]]:
-    """Type and values of what a function made of our object."""
+    """The type and the values of what a function made from an object."""
     found = column_of(found)
     if isinstance(found, pd.Series):
         values = [value.tolist() if isinstance(value, np.ndarray) else value for value in found]
@@ -257,7 +257,7 @@ def arrived(found: Any) -> tuple[str, list[Any]]:
 
 
 def of_theirs(name: str) -> str:
-    """What arrives in one of their functions: the same, types of the library's own, other values, or nothing."""
+    """Say what arrives in one of their functions: the same, types of the library's own, other values, or nothing."""
     thing, call = THEIRS[name]
     types, values, refused = [], [], []
     for what, array in COLUMNS.items():
@@ -282,7 +282,7 @@ def of_theirs(name: str) -> str:
 
 
 def of_ours(name: str, what: str) -> str:
-    """What arrives in one of our functions of one of their objects."""
+    """Say what arrives in one of our functions that gets one of their objects."""
     call, lost = OF_COLUMNS.get(name) or OF_ROWS[name], []
     for key, array in COLUMNS.items():
         try:
@@ -297,7 +297,7 @@ def of_ours(name: str, what: str) -> str:
 
 
 def by_pyarrow(thing: Any) -> Any:
-    """What pyarrow makes of an object."""
+    """Convert an object with pyarrow."""
     if isinstance(thing, pd.DataFrame):
         return pa.Table.from_pandas(thing)
     is_column = isinstance(thing, pd.Series | pl.Series | pa.Array | pa.ChunkedArray | arro3.Array | arro3.ChunkedArray)

@@ -16,7 +16,7 @@ COMMAND = (sys.executable, "-m", "arrowipc")
 
 
 class Outcome(NamedTuple):
-    """What a command said, and how it ended."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str
@@ -38,7 +38,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def run(*arguments: object, input: bytes = b"", **changes: str) -> Outcome:
-    """One command: in this process, or in one with pipes around it where it needs an input or another environment."""
+    """Run one command: in this process, or with pipes in another one if it needs an input or another environment."""
     if input or changes:
         done = run_binary(*arguments, input=input, **changes)
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -56,14 +56,14 @@ def run_binary(*arguments: object, input: bytes = b"", **changes: str) -> subpro
 
 
 def shell(script: str, **changes: str) -> Outcome:
-    """A line of a shell in which `arrowipc` is our command."""
+    """Run a line of a shell in which `arrowipc` is our command."""
     start = f'arrowipc() {{ "{sys.executable}" -m arrowipc "$@"; }}\n'
     done = subprocess.run(["bash", "-c", start + script], capture_output=True, timeout=120, env=environment(**changes))
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def on_terminal(*arguments: object, columns: int = 80, **changes: str) -> Outcome:
-    """One command whose standard input, output and error are a terminal; `out` is all that it shows."""
+    """Run one command whose standard input, output and error are a terminal; `out` is all that it shows."""
     import fcntl
     import termios
 
@@ -84,7 +84,7 @@ def on_terminal(*arguments: object, columns: int = 80, **changes: str) -> Outcom
         if select.select([ours], [], [], 0.2)[0]:
             try:
                 data = os.read(ours, 65536)
-            except OSError:  # Linux says so when the other side has closed
+            except OSError:  # Linux raises this when the other side has closed
                 break
             if not data:
                 break

@@ -1,7 +1,7 @@
-"""What users of Spark do with files: each a few lines, done with a format and with Parquet, its twin.
+"""Uses of files in Spark, each of a few lines, which are tried with our format and with Parquet, its twin.
 
-``python twins.py MASTER JAR FOLDER NAME...`` does it and prints a JSON line for each name and format. It needs PySpark
-alone, of any version 4, so that an interpreter without this package can run it.
+``python twins.py MASTER JAR FOLDER NAME...`` tries them and prints a JSON line for each name. It needs only PySpark, of
+any version 4, so that an interpreter without this package can run it.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 FORMATS = ("parquet", "arrowipc")
-#: How the names of written files end.
+#: The endings of the names of written files.
 ENDINGS = {"parquet": ".parquet", "arrowipc": ".arrow"}
-#: What is not the same in two runs, or in two formats, and is not meant to be.
+#: Patterns of texts that may differ between two runs or two formats, and what replaces them.
 NEUTRAL = (
     (r"(part-\d+)-[0-9a-f-]{36}(_\d+)?[.-](c\d+)(\.\w+)*", r"\1\2-\3"),
     (r"\.(parquet|arrow)\b", ".EXTENSION"),
@@ -27,7 +27,7 @@ NEUTRAL = (
 )
 
 
-#: What our format gives where it does not do the same, as the guide says.
+#: The results of our format in the twins where it differs from Parquet, as the guide says.
 DIFFERENCES: dict[str, Any] = {
     "metadata_has_row_numbers": "AnalysisException FIELD_NOT_FOUND",
     "columns_of_nulls_and_variants": ["done", "AnalysisException UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE"],
@@ -79,7 +79,7 @@ class Ways:
         return self.rows(self.load(*names, **options))
 
     def sql(self, text: str) -> list[str]:
-        """Rows of a statement in which FORMAT and FOLDER stand for those in use."""
+        """The rows of a statement, in which FORMAT and FOLDER stand for those in use."""
         for word, value in (("FORMAT", self.format), ("FOLDER", str(self.folder))):
             text = text.replace(word, value)
         return self.rows(self.spark.sql(text))
@@ -111,12 +111,12 @@ class Ways:
         return [line.strip(" +-:*") for line in self.plan(frame).splitlines() if "FileScan" in line]
 
     def tried(self, run: Callable[[], Any]) -> str:
-        """What became of something: "done", or the class and condition of the error."""
+        """Run something; return "done", or the class and condition of the error."""
         try:
             run()
         except Exception as error:
             condition = str(getattr(error, "getCondition", lambda: None)())
-            # What stands behind it is the format's own.
+            # The rest of this condition depends on the format.
             return f"{type(error).__name__} {'FAILED_READ_FILE' if 'FAILED_READ_FILE' in condition else condition}"
         return "done"
 
@@ -128,7 +128,7 @@ class Ways:
 
     @contextlib.contextmanager
     def conf(self, **settings: Any) -> Iterator[None]:
-        """Settings, with __ in the place of dots, for a while."""
+        """Use settings in a block; __ in their names stands for a dot."""
         names = {name.replace("__", "."): value for name, value in settings.items()}
         old = {name: self.spark.conf.get(name, None) for name in names}
         for name, value in names.items():
@@ -141,7 +141,7 @@ class Ways:
 
 
 class Twins(Ways):
-    """Each method is a twin: what it gives is compared."""
+    """Each method is a twin; its results with both formats are compared."""
 
     # Folders and columns.
 
@@ -358,7 +358,7 @@ class Twins(Ways):
 
     def splits(self) -> Any:
         found = []
-        for form in ("file", "stream"):  # an option that Parquet has not
+        for form in ("file", "stream"):  # an option that Parquet does not have
             options = {"batchRows": 1000, "format": form, "parquet.block.size": 9000}
             self.save(self.numbers(20000, 1), form, **options)
             with self.conf(spark__sql__files__maxPartitionBytes=20000, spark__sql__files__openCostInBytes=0):
@@ -527,7 +527,7 @@ class Twins(Ways):
     def defaults_without_a_setting(self) -> Any:
         return self.ran("CREATE TABLE unset (a INT DEFAULT 7) USING FORMAT")
 
-    # Payloads: rows that were encoded and decoded where they are, and rows that were not.
+    # Payloads: rows that were encoded and decoded, compared with rows that were not.
 
     def payloads(self) -> Any:
         rows = self.numbers(60, 3)
@@ -574,7 +574,7 @@ def neutral(found: Any, folder: str) -> str:
 
 
 def done(spark: Any, name: str, format: str, folder: Path) -> dict[str, str]:
-    """What became of one twin with one format."""
+    """Run one twin with one format; return its result or its error."""
     twins = Twins(spark, format, folder / format / name)
     twins.folder.mkdir(parents=True)
     try:
@@ -588,7 +588,7 @@ def done(spark: Any, name: str, format: str, folder: Path) -> dict[str, str]:
 
 
 def session(master: str, jar: str, folder: Path, **settings: str) -> Any:
-    """A session of its own with the jar; settings have __ in the place of dots."""
+    """Start a session with the jar; __ in the names of settings stands for a dot."""
     from pyspark.sql import SparkSession
 
     way = SparkSession.builder

@@ -1,4 +1,4 @@
-"""An HTTP server of files in memory that writes down every request, and that can misbehave."""
+"""An HTTP server of files in memory, which logs every request, and which can misbehave."""
 
 import hashlib
 import re
@@ -19,7 +19,7 @@ class Request(NamedTuple):
 
 
 class _Server(ThreadingHTTPServer):
-    request_queue_size = 128  # a connection that finds no place there is tried again a second later
+    request_queue_size = 128  # a client that finds no place in it tries again a second later
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -32,7 +32,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def end_headers(self) -> None:
         if not self.web.keeps_connections:
-            self.send_header("Connection", "close")  # and it is closed
+            self.send_header("Connection", "close")  # the server then closes it
         super().end_headers()
 
     def do_HEAD(self) -> None:
@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.wfile.write(sent)
         except OSError:
-            self.close_connection = True  # the client did not want it all
+            self.close_connection = True  # the client closed before it had all
         if cut:
             self.close_connection = True
 
@@ -121,7 +121,7 @@ class Web:
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files  # path without the leading slash -> bytes; paths that end in a slash are directories
-        self.log: list[Request] = []  # what was asked for so far
+        self.log: list[Request] = []  # the requests so far
         self.token = ""  # what the header Authorization must hold
         self.coding: str | None = None  # the Content-Encoding that answers claim; nothing is done to their bytes
         self.versions = True  # whether answers have an ETag, and ``If-Match`` is heeded

@@ -3,12 +3,12 @@ package org.arrowipc.spark
 import org.apache.spark.SparkThrowable
 
 /**
- * What is wrong with bytes, values or options: the errors of the Python package under the same names. Spark hands its
- * own kind on from a task as it is, and PySpark has a class for arguments.
+ * An error in bytes, values or options; its subclasses have the names of the Python package's errors. Spark passes a
+ * SparkThrowable from a task on unchanged, and PySpark has a class for IllegalArgumentException.
  */
 class ArrowIpcException(message: String, cause: Throwable) extends IllegalArgumentException(message, cause)
     with SparkThrowable {
-  override def getCondition: String = "ARROW_IPC" // without one it would be wrapped
+  override def getCondition: String = "ARROW_IPC" // without a condition, Spark would wrap the exception
 }
 
 object ArrowIpcException {
@@ -16,7 +16,7 @@ object ArrowIpcException {
   final class Format(message: String, cause: Throwable = null) extends ArrowIpcException(message, cause)
 
   object Format {
-    /** Raise unless something holds; the words are made of a format and its parts only then. */
+    /** Raise an error unless `good`; only then the message is formatted. */
     def unless(good: Boolean, words: String, parts: Any*): Unit = if (!good) throw new Format(words.format(parts: _*))
   }
 
@@ -30,6 +30,6 @@ object ArrowIpcException {
   /** A type or value that Spark cannot hold. */
   final class Unsupported(message: String) extends ArrowIpcException(message, null)
 
-  /** The caller asked for what is not there, or cannot be. */
+  /** The caller asked for something that does not exist, or is not possible. */
   final class Usage(message: String) extends ArrowIpcException(message, null)
 }

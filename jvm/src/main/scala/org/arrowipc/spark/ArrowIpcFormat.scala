@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.util.SerializableConfiguration
 import scala.jdk.CollectionConverters._
 
-/** Arrow IPC files and streams as a format of Spark, which lists, plans, commits and streams as for its own formats. */
+/** Arrow IPC files and streams as a file format: Spark lists, plans, commits and streams as for its own formats. */
 final class ArrowIpcFormat extends FileFormat with DataSourceRegister with Serializable {
   override def shortName(): String = "arrowipc"
   override def toString: String = "ArrowIpc"
@@ -44,7 +44,7 @@ final class ArrowIpcFormat extends FileFormat with DataSourceRegister with Seria
     val wanted = SparkSchema.plain(requiredSchema).asInstanceOf[StructType]
     val pruner = Pruner(filters.toArray, SparkSchema.plain(dataSchema).asInstanceOf[StructType], read)
     val whole = StructType(requiredSchema ++ partitionSchema)
-    // Spark asks for rows where it generates no code that reads batches, as for very many columns.
+    // Spark asks for rows if its generated code cannot read batches, for example with very many columns.
     val asRows = options.get(FileFormat.OPTION_RETURNING_BATCH).contains("false")
     file => {
       val batches = new FileBatches(file, wanted, partitionSchema, pruner, read, configuration.value.value)
@@ -52,7 +52,7 @@ final class ArrowIpcFormat extends FileFormat with DataSourceRegister with Seria
         val project = UnsafeProjection.create(whole)
         batches.flatMap(_.rowIterator.asScala.map(project))
       } else {
-        batches.asInstanceOf[Iterator[InternalRow]] // supportBatch says that they are batches
+        batches.asInstanceOf[Iterator[InternalRow]] // supportBatch has told Spark that these are batches
       }
     }
   }

@@ -22,7 +22,7 @@ import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFactory}
 import org.apache.spark.sql.types.StructType
 
-/** Opens a file for each that a task begins. */
+/** Makes the writer of each file that a task begins. */
 private final class ArrowIpcWriterFactory(options: WriteOptions) extends OutputWriterFactory {
   override def getFileExtension(context: TaskAttemptContext): String = if (options.stream) ".arrows" else ".arrow"
 
@@ -35,7 +35,7 @@ private final class ArrowIpcWriterFactory(options: WriteOptions) extends OutputW
   }
 }
 
-/** Collects the rows of one file into batches of no more than so many rows and, a row more or less, bytes. */
+/** Collects the rows of one file into batches; a batch ends when it has the rows or bytes that `options` state. */
 private final class ArrowIpcWriter(override val path: String, schema: StructType, options: WriteOptions, out: IpcOutput)
     extends OutputWriter {
   private val allocator = new RootAllocator
@@ -44,12 +44,12 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
   private lazy val project = UnsafeProjection.create(schema)
   private var rows = 0
   private var bytes = 0L
-  /** Rows of the batches before. */
+  /** The rows of the batches that are written already. */
   private var before = 0L
   private var failed = false
 
   override def write(row: InternalRow): Unit = guarded {
-    val unsafe = row match { // whose texts may be asked for as binary
+    val unsafe = row match { // which can return texts as binary, too
       case unsafe: UnsafeRow => unsafe
       case other => project(other)
     }
@@ -71,7 +71,7 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
     bytes = 0
   }
 
-  /** Spark lets texts be any bytes, Arrow only UTF-8; `rowOf` says in which row of the batch a value is. */
+  /** Refuse or replace texts that are not UTF-8, which Spark allows; `rowOf` returns the batch's row of a value. */
   private def checkTexts(vector: FieldVector, column: String, rowOf: Int => Int): Unit = vector match {
     case texts: VarCharVector => firstInvalid(texts).foreach { at =>
       if (options.invalidText == "error") throw new ArrowIpcException.Usage(
@@ -96,7 +96,7 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
     else (0 until count).find(at => !Validator.isUtf8(data + end(at), end(at + 1) - end(at)))
   }
 
-  /** Put U+FFFD in the place of what is not UTF-8. */
+  /** Replace invalid UTF-8 with U+FFFD. */
   private def replace(texts: VarCharVector): Unit = {
     val good = new VarCharVector(texts.getField, allocator)
     try {
@@ -108,7 +108,7 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
     } finally good.close()
   }
 
-  /** What has failed once is not finished: Spark closes the writers of failed tasks too. */
+  /** Note a failure, so that `close` does not finish the file: Spark also closes the writers of failed tasks. */
   private def guarded(run: => Unit): Unit = try run catch {
     case error: Throwable =>
       failed = true
@@ -129,7 +129,7 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
   }
 }
 
-/** The messages of an Arrow file or stream. */
+/** Writes the messages of an Arrow file or stream. */
 private final class IpcOutput(stream: OutputStream, val schema: Schema, options: WriteOptions) {
   private val out = new WriteChannel(Channels.newChannel(stream))
   private val codec = IpcOutput.codec(options.compression)
@@ -150,7 +150,7 @@ private final class IpcOutput(stream: OutputStream, val schema: Schema, options:
     } finally batch.close()
   }
 
-  /** Write what ends a file or stream. */
+  /** Write the end marker, and the footer of a file. */
   def finish(): Unit = {
     out.writeIntLittleEndian(-1)
     out.writeIntLittleEndian(0)
@@ -168,7 +168,7 @@ private final class IpcOutput(stream: OutputStream, val schema: Schema, options:
 private object IpcOutput {
   private val MAGIC = "ARROW1".getBytes(US_ASCII)
 
-  /** The header of a batch, with metadata of its own, which Arrow Java's writers do not write. */
+  /** The metadata of a batch's message with custom metadata, which Arrow Java's writers do not write. */
   private def message(batch: ArrowRecordBatch, metadata: Seq[(String, String)]): java.nio.ByteBuffer = {
     val builder = new FlatBufferBuilder
     val header = batch.writeTo(builder)
@@ -187,7 +187,7 @@ private object IpcOutput {
     case _ => NoCompressionCodec.INSTANCE
   }
 
-  /** Arrow Java's codecs are in a library that Spark 4.0 does not have; the compressors themselves are. */
+  /** A codec of our own: Arrow Java's are in a library that Spark 4.0 does not have, but it has the compressors. */
   private abstract class Frames extends AbstractCompressionCodec {
     override protected def doDecompress(allocator: BufferAllocator, compressed: ArrowBuf): ArrowBuf =
       throw new UnsupportedOperationException("written only")

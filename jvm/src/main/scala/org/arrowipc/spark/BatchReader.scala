@@ -9,9 +9,9 @@ import org.arrowipc.spark.ArrowIpcException.Limit
 import org.arrowipc.spark.IpcFile.Block
 
 /**
- * Reads the chosen columns of batches of one file or stream: fetches their bytes, and lets vectors be made of them.
+ * Reads the chosen columns of batches of one file or stream: fetches their bytes, and has vectors made of them.
  *
- * @param most about the most bytes that the rows of all batches may take as Spark copies them
+ * @param most limit of the estimated bytes that the rows of all batches take after Spark has copied them
  */
 private[spark] final class BatchReader(
     file: IpcFile, projection: Projection, decoder: MessageDecoder, slabs: Slabs, allocator: BufferAllocator,
@@ -56,7 +56,7 @@ private[spark] final class BatchReader(
 
   private def batchOf(columns: Array[Column], rows: Int): ColumnarBatch = {
     if (most < Long.MaxValue) {
-      // The values of plain columns take about what they take in the message.
+      // Values of plain columns take about as many bytes as in the message, so only their slots are counted.
       val more = if (projection.expands) Expansion.bytes(columns, rows) else Expansion.slots(columns.length, rows)
       Limit.unless(more <= most - copied, "its rows take more than %d bytes in Spark", most)
       copied += more
@@ -97,10 +97,10 @@ private[spark] final class BatchReader(
 }
 
 private[spark] object BatchReader {
-  /** Ranges that lie closer together are read as one: seeking costs more than reading that much. */
+  /** Ranges with a gap of at most this many bytes are read as one: a seek would take more time than the gap. */
   private final val GAP = 1L << 16
 
-  /** Bytes of a body that are read at once, and where in memory they come to lie. */
+  /** A range of a body that is read at once; `place` is its offset in the memory for all ranges. */
   private final class Range(val start: Long, val place: Long) {
     var end: Long = start
   }

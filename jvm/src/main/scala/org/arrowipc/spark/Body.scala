@@ -6,13 +6,13 @@ import org.apache.spark.unsafe.Platform
 import org.arrowipc.spark.ArrowIpcException.{Format, Limit, Unsupported}
 import org.arrowipc.spark.Plan.Layout._
 
-/** Where the wanted buffers of a message lie, once its vectors are as long as the schema asks for. */
+/** The wanted columns and buffers of a message, whose nodes and buffers must be as many as the schema requires. */
 private[spark] final class Body(plan: Plan.Whole, message: Message, header: RecordBatch) {
   import Body._
 
   val buffers = new ArrayBuffer[Wanted]
   private val old = message.version == 3 // V4, in which unions have bitmaps
-  /** How many data buffers the columns of views before each have. */
+  /** For each column of views, how many data buffers the columns of views before it have; at the end, their sum. */
   private val before = new Array[Long](header.variadicBufferCountsLength + 1)
   private var sum = 0L
   checkCounts()
@@ -21,7 +21,7 @@ private[spark] final class Body(plan: Plan.Whole, message: Message, header: Reco
   if (sum > message.bodyLength && sum - message.bodyLength > ReadOptions.OVERLAP_BYTES) throw new Limit(
     s"buffers of $sum bytes share a body of ${message.bodyLength}")
 
-  /** What compresses the buffers; -1: nothing. */
+  /** The codec of the buffers; -1 if they are not compressed. */
   def codec: Int =
     if (header.compression != null) {
       val codec = header.compression.codec
@@ -90,7 +90,7 @@ private[spark] object Body {
 
   /** A buffer that a column asks for, and where it lies in the body. */
   final class Wanted(val column: Column, number: Int, val offset: Long, val size: Long) {
-    /** Tell the column where in memory its buffer lies. */
+    /** Set the buffer's address and length in its column. */
     def put(address: Long, length: Long): Unit = {
       column.address(number) = if (length == 0) 0 else address
       column.size(number) = length
@@ -98,11 +98,11 @@ private[spark] object Body {
 
     def length: Long = column.size(number)
 
-    /** The bytes that a compressed buffer states at its start, and where its frame follows. */
+    /** The uncompressed length that a compressed buffer states in its first 8 bytes; its `frame` follows them. */
     def claim: Long = Platform.getLong(null, frame - Codec.PREFIX)
     def frame: Long = column.address(number) + Codec.PREFIX
 
-    /** Bytes that the column's length asks for; -1: values decide. */
+    /** The bytes that the column's length requires; -1 if they depend on the values. */
     def known: Long = column.plan.layout match {
       case FIXED | VIEW if number == 1 => column.length * Math.max(1, column.plan.width)
       case FIXED | VIEW | BITS if number < 2 => column.length / 8

@@ -12,8 +12,8 @@ import org.apache.spark.sql.types.{DataType, LongType, NullType, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
- * What the statistics in the headers of a file's batches say of its columns, in the values that Spark has for them: the
- * JSON that `arrowipc.filters.statistics` describes. Nothing proves it.
+ * The bounds of columns, as Spark's values, from the statistics in the headers of a file's batches: the JSON that
+ * `arrowipc.filters.statistics` describes. Nothing proves that they are true.
  */
 private[spark] final class Bounds(file: IpcFile, schema: StructType, options: ReadOptions) {
   import Bounds._
@@ -23,18 +23,18 @@ private[spark] final class Bounds(file: IpcFile, schema: StructType, options: Re
   private[this] val fields = file.schema.getFields.asScala
   private[this] val mark = Statistics.mark(file.schema)
 
-  /** What a filter may ask of a column in a batch; the name is as Spark's filters have it. */
+  /** Return the function that says what is known about a column in a batch; names are those of Spark's filters. */
   def of(batch: Int): String => Pruner.Known = {
     lazy val all = statistics(batch)
     name => columns.getOrElseUpdate(name, column(name)) match {
       case Some(column) => known(column, all)
-      // No batch has it: it is null in all rows.
+      // No batch has the column: it is null in all rows.
       case None if !name.contains('.') && !fields.exists(each => name.equalsIgnoreCase(each.getName)) => Pruner.Missing
       case None => Pruner.Nothing
     }
   }
 
-  /** The statistics of a batch; none that a tool copied from a batch of other rows or columns. */
+  /** The statistics of a batch; none if a tool copied them from a batch with other columns or another row count. */
   private def statistics(batch: Int): JsonNode = try {
     val message = file.header(file.batches(batch))
     val rows = IpcFile.length(IpcFile.batch(message))
@@ -43,12 +43,12 @@ private[spark] final class Bounds(file: IpcFile, schema: StructType, options: Re
     read.toSeq.lastOption.filter { all =>
       all.path("rows").asLong(-1) == rows && all.path("names").asLong(-1) == mark && all.path("v").asInt == 1
     }.getOrElse(JSON.missingNode)
-  } catch { case _: IOException | _: RuntimeException => JSON.missingNode } // it is reported when it is read
+  } catch { case _: IOException | _: RuntimeException => JSON.missingNode } // reading the batch reports it
 
   private def column(name: String): Option[Column] =
     if (name.contains('`')) Some(Column(name, null, false)) else column(name.split("\\.").toList, fields, schema, "")
 
-  /** The file's column that a path means, below some fields of it that are read as a type. */
+  /** The file's column that a path refers to, below `fields`, which are read as type `target`. */
   private def column(
       parts: List[String], fields: collection.Seq[Field], target: DataType, prefix: String): Option[Column] =
     (target, new Names(fields.map(_.getName)).all(parts.head)) match {
@@ -73,8 +73,8 @@ private[spark] final class Bounds(file: IpcFile, schema: StructType, options: Re
 
 private[spark] object Bounds {
   /**
-   * A column of the file, by the path of its statistics; null type: its values compare otherwise than Spark's;
-   * `counts`: whether it is read as a number of nanoseconds.
+   * A column of the file: the path of its statistics; its type, or null if its values compare in another way than
+   * Spark's; and whether it is read as a number of nanoseconds.
    */
   final case class Column(path: String, kind: ArrowType, counts: Boolean)
 
@@ -86,14 +86,14 @@ private[spark] object Bounds {
     val (rows, nulls) = (all.path("rows"), one.path("nulls"))
     val sane = one.isObject && rows.isIntegralNumber && rows.longValue >= 0 && (nulls.isMissingNode ||
       nulls.isIntegralNumber && nulls.longValue <= rows.longValue && nulls.longValue >= 0)
-    // NaN is above all numbers.
+    // Spark orders NaN above all numbers.
     val nan = one.path("kind").asText == "float" && one.path("nan").asBoolean(true)
     if (!sane) Pruner.Nothing
     else Pruner.Known(nulls.asLong(-1) != rows.longValue, nulls.asLong(-1) != 0, value(column, one, "min"),
       if (nan) null else value(column, one, "max"))
   }
 
-  /** A bound in the one form in which values compare; null: not known, or it does not compare. */
+  /** A bound in the form that `Pruner.compare` needs; null if it is unknown, or cannot be compared. */
   private def value(column: Column, one: JsonNode, end: String): Any = {
     val bound = one.path(end)
     val text = bound.asText

@@ -7,17 +7,17 @@ import org.apache.spark.unsafe.Platform.{copyMemory, getByte, getInt, getLong, g
 import scala.util.Try
 
 /**
- * LZ4 frames and ZSTD, from memory to memory; what a buffer claims is held against its frame before anything is
- * allocated.
+ * Decompresses LZ4 and ZSTD frames from memory to memory. The size that a buffer claims is compared with its frame
+ * before memory is allocated.
  *
- * LZ4 blocks are decoded here: Arrow's writers link the blocks of a frame, and no decoder that Spark ships takes such
- * blocks without going through streams of bytes.
+ * LZ4 blocks are decoded here, because Arrow's writers link the blocks of a frame, and the decoders in Spark read such
+ * blocks only through streams of bytes.
  */
 private[spark] object Codec {
   final val LZ4 = 0
   final val ZSTD = 1
   final val PREFIX = 8
-  /** No LZ4 block holds more than so many times its bytes. */
+  /** An LZ4 block decompresses to at most this many times its bytes. */
   private final val Lz4Expansion = 255
   private final val Lz4Magic = 0x184D2204
   private final val ZstdMagic = 0xFD2FB528
@@ -26,10 +26,10 @@ private[spark] object Codec {
   private final val ZstdBlock = 1 << 17
   private final val CutShort = "the ZSTD frame is cut short"
   private final val WrongSum = "the LZ4 frame has a wrong checksum of its "
-  /** What writers may leave behind the values of a slice. */
+  /** Bytes that a writer may leave after the values of a slice. */
   private final val Spare = 1L << 16
 
-  /** Prove that a column's frame may hold `claim` bytes; the column's length asks for `known` (-1: unknown). */
+  /** Refuse a frame that cannot hold `claim` bytes; the column's length requires `known` bytes (-1: unknown). */
   def prove(column: Column, codec: Int, frame: Long, size: Long, claim: Long, known: Long): Unit = {
     def much = codec == LZ4 && claim / Lz4Expansion > size
     def more = known >= 0 && claim > known + Spare && (claim - known - Spare) / Lz4Expansion > size
@@ -38,7 +38,7 @@ private[spark] object Codec {
     if (codec == LZ4) proveLz4(column, frame, size, claim) else proveZstd(column, frame, size, claim)
   }
 
-  /** Decompress a frame that is proven; making a context of ZSTD costs more than decompressing a small frame. */
+  /** Decompress a checked frame; `zstd` is reused: making it takes more time than to decompress a small frame. */
   def decompress(
       column: Column, codec: Int, frame: Long, size: Long, into: Long, claim: Long, zstd: ZstdDecompressCtx): Unit = {
     val good = if (codec == LZ4) lz4(column, frame, size, into, claim)
@@ -72,10 +72,10 @@ private[spark] object Codec {
     column.prove(most >= claim, "the ZSTD frame holds less")
   }
 
-  /** A frame's own bytes, those that it states to hold (-1: it does not), and most that its blocks can. */
+  /** The bytes of a frame, the content size that it states (-1: none), and the most that its blocks can hold. */
   private final case class Frame(size: Long, stated: Long, most: Long)
 
-  /** Walk the block headers (RFC 8878, 3.1.1). */
+  /** Measure a ZSTD frame by its header and block headers (RFC 8878, 3.1.1). */
   private def measure(column: Column, data: Long, size: Long): Frame = {
     val flags = byte(data + 4)
     val id = 1 << (flags & 3) >> 1
@@ -122,7 +122,7 @@ private[spark] object Codec {
   private def xxh32(start: Long, size: Long): Int =
     XXHashFactory.fastestInstance.hash32.hash(directBuffer(start, Math.toIntExact(size)), 0)
 
-  /** All blocks of a frame, whose matches may reach into the blocks before; a checksum is proven where there is one. */
+  /** Decode all blocks of a frame, where matches may refer to earlier blocks, and verify its checksums, if any. */
   private def lz4(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean = {
     val flags = byte(frame + 4)
     val end = frame + size
@@ -154,7 +154,7 @@ private[spark] object Codec {
     false
   }
 
-  /** One block; the place behind its last byte, or -1. Reads within [from, end), writes within [start, limit). */
+  /** Decode a block; return the end of its output, or -1. Read only in [from, end), write only in [start, limit). */
   private def block(from: Long, end: Long, start: Long, into: Long, limit: Long): Long = {
     var at = from
     var out = into
@@ -199,7 +199,7 @@ private[spark] object Codec {
     -1
   }
 
-  /** Copy a match, which may overlap itself, eight bytes at a time where there is room for them. */
+  /** Copy a match, which may overlap its own output; eight bytes at a time if distance and room allow it. */
   private def repeat(into: Long, distance: Int, length: Long, limit: Long): Unit = {
     val end = into + length
     var out = into

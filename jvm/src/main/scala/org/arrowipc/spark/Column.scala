@@ -9,18 +9,18 @@ import org.arrowipc.spark.vectors.Vector
 /**
  * One array of a batch: its node and where its buffers lie in memory. An address of 0 is an absent buffer.
  *
- * @param nulls known once `checkSizes` has run; before that -1 means that nobody has counted
- * @param data  how many buffers of data views have behind their own two
- * @param children null where one is not wanted
+ * @param nulls the null count; -1, only before `checkSizes`: not counted yet
+ * @param data  the number of data buffers, which columns of views have after their first two buffers
+ * @param children null for each child that is not wanted
  */
 private[spark] final class Column(
     val plan: Plan, val length: Long, var nulls: Long, data: Int, val children: Array[Column]) {
   val address: Array[Long] = new Array(plan.layout.buffers + data)
   val size: Array[Long] = new Array(plan.layout.buffers + data)
-  /** What indices refer to. */
+  /** The dictionary that the indices refer to. */
   var dictionary: Column.Dictionary = _
 
-  /** The bitmap; 0 where nothing is null, or the layout has none. */
+  /** The address of the validity bitmap; 0 if nothing is null, or the layout has none. */
   def validity(): Long = if (plan.layout.hasValidity) address(0) else 0
 
   def isNull(row: Long): Boolean = {
@@ -28,7 +28,7 @@ private[spark] final class Column(
     bits != 0 && (getByte(null, bits + (row >> 3)) >> (row & 7).toInt & 1) == 0
   }
 
-  /** A signed word of a buffer. */
+  /** Element `at` of a buffer of signed integers of `width` bytes. */
   def word(buffer: Int, width: Int, at: Long): Long = {
     val place = address(buffer) + width * at
     width match {
@@ -39,14 +39,14 @@ private[spark] final class Column(
     }
   }
 
-  /** A dictionary index; one of 64 bits without a sign that no dictionary reaches is negative. */
+  /** The dictionary index of a row; an unsigned one of 2**63 or more, which no dictionary has, is negative. */
   def index(row: Long): Long = {
     val found = word(1, plan.width, row)
     if (plan.width == 8 || plan.`type`.asInstanceOf[ArrowType.Int].getIsSigned) found
     else found & (1L << 8 * plan.width) - 1
   }
 
-  /** The first element of the list in a row, or byte of the text; of row `length` the end of the last. */
+  /** The first element of a row's list, or first byte of its text; for row `length`, the end of the last row's. */
   def offset(row: Long): Long = plan.layout match {
     case Layout.FIXED_LIST => row * plan.width
     case _ if address(1) == 0 => 0
@@ -54,7 +54,7 @@ private[spark] final class Column(
     case _ => getLong(null, address(1) + 8 * row)
   }
 
-  /** Elements of the list in a row, or bytes of a text. */
+  /** The number of elements of a row's list, or of bytes of its text. */
   def count(row: Long): Long = plan.layout match {
     case Layout.FIXED_LIST => plan.width
     case Layout.LIST_VIEW32 => getInt(null, address(2) + 4 * row)
@@ -62,7 +62,7 @@ private[spark] final class Column(
     case _ => offset(row + 1) - offset(row)
   }
 
-  /** The run that a row lies in, if these are run ends; behind all rows their number. */
+  /** The run that contains a row, if this column holds run ends; the number of runs for rows after the last one. */
   def run(row: Long): Long = {
     var low = 0L
     var high = length
@@ -75,7 +75,7 @@ private[spark] final class Column(
 
   // -- sizes ---------------------------------------------------------------------------------------------------
 
-  /** Whether every buffer holds what the length needs; after this only contents are untrusted. */
+  /** Refuse buffers and children that are too short for the length; after this only contents are untrusted. */
   def checkSizes(): Unit = {
     plan.layout match {
       case Layout.BITS => need(1, (length + 7) >>> 3)
@@ -104,7 +104,7 @@ private[spark] final class Column(
     val needed = plan.layout match {
       case Layout.STRUCT | Layout.SPARSE => length
       case Layout.FIXED_LIST => times(length, plan.width)
-      case Layout.RUN_END => math.max(children(0).length, math.min(length, 1)) // a row lies in some run
+      case Layout.RUN_END => math.max(children(0).length, math.min(length, 1)) // rows need at least one run
       case _ => 0
     }
     prove(found == needed || found > needed && plan.layout != Layout.RUN_END,
@@ -136,7 +136,7 @@ private[spark] final class Column(
   }
 
   private def needOffsets(width: Int): Unit =
-    if (length == 0 && size(1) < width) address(1) = 0 // writers before Arrow 1.0 leave out the zero of an empty array
+    if (length == 0 && size(1) < width) address(1) = 0 // writers before Arrow 1.0 omit the offset 0 of an empty array
     else need(1, times(length + 1, width))
 
   private def need(buffer: Int, bytes: Long): Unit =
@@ -151,7 +151,7 @@ private[spark] final class Column(
 }
 
 private[spark] object Column {
-  /** The values of a dictionary: those that a batch brought, and those of the deltas after it. */
+  /** The values of a dictionary: of one dictionary batch, and of the deltas after it. */
   final class Dictionary(val parts: Array[Column]) {
     val length: Long = parts.map(_.length).sum
     val vectors: util.Map[Object, Vector] = new util.IdentityHashMap

@@ -8,7 +8,7 @@ import org.arrowipc.spark.ArrowIpcException.{Format, Limit}
 import org.arrowipc.spark.IpcFile.DictionaryBlock
 
 /**
- * The dictionaries of a file or stream, as they are for a batch: they are read when one needs them, and kept.
+ * The dictionaries of a file or stream, as they are for one batch. They are read when a batch needs them, and kept.
  *
  * @param load reads the columns of a dictionary's message into memory
  */
@@ -19,13 +19,13 @@ private[spark] final class Dictionaries(file: IpcFile, allocator: BufferAllocato
   private val dictionaries = mutable.HashMap.empty[Long, Known]
   private val replaced = new ArrayBuffer[Known]
 
-  /** The values of a dictionary, once they are read. */
+  /** The values of a dictionary; None if it was not read. */
   def of(id: Long): Option[Column.Dictionary] = dictionaries.get(id).map(_.values)
 
-  /** What all of them take. */
+  /** The bytes of all dictionaries: of each message's body, or of its memory if that is more. */
   def bytes: Long = dictionaries.valuesIterator.map(_.bytes).sum
 
-  /** Read the dictionaries that some columns need, as they are for a batch; the vectors of others stay valid. */
+  /** Read the dictionaries that columns need in a batch; the vectors of other dictionaries stay valid. */
   def resolve(plans: collection.Seq[Plan], batch: Int): Unit = for (plan <- plans if plan.wanted) {
     if (plan.dictionary != null) {
       resolve(plan.dictionary.columns, batch)
@@ -47,7 +47,7 @@ private[spark] final class Dictionaries(file: IpcFile, allocator: BufferAllocato
         replaced += known
         dictionaries -= id
       }
-      // In the map while it grows, so that its memory is released in any case.
+      // Keep it in the map while it grows, so that `close` frees its memory in any case.
       val known = dictionaries.getOrElseUpdate(id, new Known(new Slabs(allocator)))
       if (known.values == null || known.parts != parts) {
         known.values = null
@@ -72,7 +72,7 @@ private[spark] final class Dictionaries(file: IpcFile, allocator: BufferAllocato
     column
   }
 
-  /** Give back the memory of dictionaries that have been replaced, which the vectors of earlier batches may use. */
+  /** Free the memory of replaced dictionaries; the vectors of earlier batches must not be used any more. */
   def release(): Unit = {
     replaced.foreach(_.memory.close())
     replaced.clear()
@@ -86,7 +86,7 @@ private[spark] final class Dictionaries(file: IpcFile, allocator: BufferAllocato
 }
 
 private object Dictionaries {
-  /** The parts of a dictionary that have been read, in their memory; no values: not all of those asked for are. */
+  /** The parts of a dictionary that have been read, and their memory; `values` is null until all parts are read. */
   private final class Known(val memory: Slabs) {
     val parts = new ArrayBuffer[DictionaryBlock]
     val columns = new ArrayBuffer[Column]

@@ -5,21 +5,21 @@ import org.apache.spark.unsafe.Platform
 import org.arrowipc.spark.Plan.Layout._
 
 /**
- * Bounds what one row may become: views, dictionaries and runs inside lists let few bytes stand for any number of
- * values, all of which Spark copies into the row.
+ * Bounds the bytes of one row: with views, dictionaries and runs inside lists, few bytes can stand for any number of
+ * values, and Spark copies all of them into the row.
  */
 private[spark] object Expansion {
-  /** A row may have so many times the bytes of its batch, and this many in any case. */
+  /** A row may take TIMES the bytes of its batch, plus LEAST. */
   private final val TIMES = 32L
   private final val LEAST = 1L << 26
   private final val SLOT = 8L
-  /** What a copied row takes besides its values. */
+  /** The bytes that a copied row takes besides its values. */
   private final val ROW = 64L
 
-  /** Bytes of all rows before one, about; they stay within a long, or are Long.MaxValue. */
+  /** The estimated bytes of all rows before a row; Long.MaxValue if a Long cannot hold them. */
   private type Sums = Long => Long
 
-  /** Rows of the same size. */
+  /** The sums of rows that all have the same size. */
   private final case class Alike(each: Long) extends Sums {
     def apply(row: Long): Long = if (each != 0 && row > Long.MaxValue / each) Long.MaxValue else each * row
   }
@@ -44,16 +44,16 @@ private[spark] object Expansion {
     }
   }
 
-  /** Bytes that all rows of some columns take about where Spark copies them; columns that are null are not wanted. */
+  /** The estimated bytes of all rows of some columns after Spark has copied them; null columns are not wanted. */
   def bytes(columns: Array[Column], rows: Long): Long = {
     val sums = columns.iterator.filter(_ != null).map(sumsOf(_)(rows))
     sums.foldLeft(Alike(ROW)(rows))(capped)
   }
 
-  /** Bytes that rows take where Spark copies them, without those of values behind them. */
+  /** The bytes that rows take after Spark has copied them, without values outside of their slots. */
   def slots(columns: Int, rows: Long): Long = (ROW + SLOT * columns) * rows
 
-  /** Whether something in a list is shared, or takes no bytes of its own. */
+  /** Whether elements of a list may share bytes, or take none of their own. */
   def multiplies(plan: Plan, inList: Boolean): Boolean = {
     val shared = plan.layout match {
       case NULL | VIEW | LIST_VIEW32 | LIST_VIEW64 | DENSE | RUN_END => true
@@ -84,7 +84,7 @@ private[spark] object Expansion {
           else elements(column.offset(row) + column.count(row)) - elements(column.offset(row)))
       case RUN_END => runs(column, below(1))
       case DENSE => dense(column, below)
-      case _ => members(below) // of a union's members too, though a row has only one of them
+      case _ => members(below) // sparse unions count all members, although a row has only one of them
     }
   }
 
@@ -100,7 +100,7 @@ private[spark] object Expansion {
       sum
     }
 
-  /** Of a dense union, whose rows may share values. */
+  /** The sums of a dense union, whose rows may share values. */
   private def dense(column: Column, below: Array[Sums]): Sums = {
     val of = new Array[Sums](128)
     val codes = Plan.codes(column.plan.`type`.asInstanceOf[ArrowType.Union], below.length)

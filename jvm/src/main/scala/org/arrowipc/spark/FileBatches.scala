@@ -13,21 +13,21 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
 import scala.collection.mutable
 
 /**
- * The batches of one split of a file: those whose messages begin in it, without those that the filters rule out.
+ * The batches of one split of a file: those whose messages begin in it, except those that the filters rule out.
  *
- * The vectors of a batch live until the next one is asked for.
+ * The vectors of a batch are valid until the next call of `next`.
  */
 private final class FileBatches(
     split: PartitionedFile, wanted: StructType, partitionSchema: StructType, pruner: Pruner,
     options: ReadOptions, configuration: Configuration)
     extends Iterator[ColumnarBatch] with Closeable {
   private val path = split.toPath
-  /** What is open, the last first. */
+  /** The open resources, the last opened first. */
   private val opened = mutable.Stack.empty[AutoCloseable]
   private var constants = Array.empty[ColumnVector]
   private var constantRows = -1
 
-  // Spark asks for no more rows after a LIMIT, and says nothing when a task fails.
+  // Spark does not read to the end after a LIMIT or a failure, so the end of the task closes everything, too.
   Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => close()))
   private val (file, reader, numbers) = try FileBatches.named(path.toString) {
     val allocator = kept(new RootAllocator)
@@ -60,7 +60,7 @@ private final class FileBatches(
     FileBatches.named(s"$path: record batch $number")(withPartition(reader.read(number)))
   }
 
-  /** A batch with the values of the folders that its file lies in. */
+  /** Append the partition columns to a batch: their values are in the names of the file's folders. */
   private def withPartition(batch: ColumnarBatch): ColumnarBatch = if (partitionSchema.isEmpty) batch else {
     val rows = batch.numRows
     if (rows != constantRows) {
@@ -74,12 +74,12 @@ private final class FileBatches(
     new ColumnarBatch(Array.tabulate(batch.numCols)(batch.column) ++ constants, rows)
   }
 
-  /** Give everything back; further calls do nothing. */
+  /** Close everything; further calls do nothing. */
   override def close(): Unit = while (opened.nonEmpty) opened.pop().close()
 }
 
 private object FileBatches {
-  /** Open a file of a size that a listing gave; of a stream, what begins before `end`. */
+  /** Open a file of the size that its listing states; of a stream, find only messages that begin before `end`. */
   def open(path: Path, size: Long, end: Long, options: ReadOptions, configuration: Configuration): IpcFile = {
     val source = try {
       path.getFileSystem(configuration) match {
@@ -102,7 +102,7 @@ private object FileBatches {
     }
   }
 
-  /** Run something whose errors are to say where they happened, and perhaps what helps. */
+  /** Run a function, and add to the message of its error where it happened, and some help. */
   def named[T](where: String, help: String = "")(run: => T): T = try run catch {
     case error: ArrowIpcException =>
       val words = s"$where: ${error.getMessage}$help"

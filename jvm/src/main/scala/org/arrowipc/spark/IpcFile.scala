@@ -12,28 +12,28 @@ import org.arrowipc.spark.IpcFile._
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-/** An Arrow file, by its footer, or a stream, by a walk over its headers: where each message lies. */
+/** Where each message of an Arrow file or stream is: from a file's footer, or from the headers of a stream. */
 final class IpcFile private (private[spark] val source: Source) extends AutoCloseable {
   val batches = mutable.ArrayBuffer.empty[Block]
   private[this] val known = mutable.ArrayBuffer.empty[DictionaryBlock]
   private[this] var unread: Seq[Block] = Nil
-  /** Rows of each batch of a stream. */
+  /** The rows of each batch of a stream; empty for a file. */
   private[this] val counts = mutable.ArrayBuffer.empty[Long]
   private var found: Schema = _
   private var behind = 0L
-  /** The dictionaries that its fields use. */
+  /** The ids of the dictionaries that the schema's fields use. */
   private[this] lazy val ids = idsOf(found.getFields)
   private[this] var torn: Option[Fault] = None
 
   def schema: Schema = found
 
-  /** Where the message of a stream's schema ends. */
+  /** Where the Schema message of a stream ends; 0 for files, and for streams without one. */
   private[spark] def schemaEnd: Long = behind
 
-  /** Where a stream breaks off, behind its `batches`: who reads all that lies before is to raise the error then. */
+  /** The error that ends a stream too early, if any. A caller that has read all `batches` before it must raise it. */
   def fault: Option[Fault] = torn
 
-  /** Rows of a batch, which only its header tells. */
+  /** The rows of a batch; for a file, this reads the header of the batch. */
   def rows(number: Int): Long =
     if (counts.nonEmpty) counts(number)
     else Metadata.guarded(s"batch $number")(IpcFile.length(batch(header(batches(number)))))
@@ -62,7 +62,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     Limit.unless(total <= size + ReadOptions.OVERLAP_BYTES, "the dictionaries are more than the file")
   }
 
-  /** The dictionary messages; those of a file are looked at when the first is needed. */
+  /** The dictionary messages; the headers of a file's dictionaries are read when this is used first. */
   private[spark] lazy val dictionaries: collection.Seq[DictionaryBlock] = {
     val seen = mutable.HashSet.empty[Long]
     known ++= unread.map { block =>
@@ -76,8 +76,8 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
   // -- streams -------------------------------------------------------------------------------------------------
 
   /**
-   * Take the messages that begin between two bytes, and the first in any case; of a schema that is known already there
-   * is no message.
+   * Take the messages that begin in [start, end), and the Schema message in any case. A stream whose schema is known
+   * already may lack that message.
    */
   private def walk(start: Long, end: Long): Unit = {
     var at = start
@@ -86,7 +86,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     Format.unless(found != null && source.size > 0, "not an Arrow stream: it ends before its schema")
   }
 
-  /** Take the message at a place of the stream; where the next one is, or the stream's end. */
+  /** Take the message at byte `at` of the stream; return where the next one begins, or the source's end. */
   private def step(at: Long): Long = {
     var head = source.read(at, math.min(Head, source.size - at).toInt).order(LITTLE_ENDIAN)
     def short = new Format(s"the stream is cut short at byte $at")
@@ -103,14 +103,14 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
     val room = source.size - at - prefix - length
     if (message.bodyLength > room) throw new Format(s"the stream is cut short: a message at byte $at has a body of " +
       s"${message.bodyLength} bytes, and $room are left")
-    // What is in memory anyway need not be looked at twice.
+    // Keep the message if its bytes are in memory anyway, so that it is not verified twice.
     take(message, new Block(at, prefix + length, message.bodyLength, if (source.address == 0) null else message))
     at + prefix + length + message.bodyLength
   }
 
   private def take(message: flatbuf.Message, block: Block): Unit = {
     val kind = message.headerType
-    // Of messages without their schema that is known beforehand.
+    // Without a Schema message, other messages are accepted only if the schema is known beforehand.
     if (if (kind == MessageHeader.Schema) block.offset > 0 else found == null) throw new Format(
       s"expected one Schema message, at the start of the stream; found a message of kind $kind")
     if (kind == MessageHeader.Schema) {
@@ -125,7 +125,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
 
   // -- messages ------------------------------------------------------------------------------------------------
 
-  /** The header of a message whose place is known, which must say the same of its body. */
+  /** The message of a block; refuse it if its lengths are not those that the block states. */
   private[spark] def header(block: Block): flatbuf.Message = if (block.message != null) block.message else {
     Limit.unless(block.metadataLength <= ReadOptions.METADATA_BYTES + 8, "%d bytes of metadata", block.metadataLength)
     val bytes = source.read(block.offset, block.metadataLength).order(LITTLE_ENDIAN)
@@ -151,18 +151,18 @@ object IpcFile {
   private val Tail = 10
   private val Head = 4096L
 
-  /** Where a message lies: `metadataLength` includes the prefix; the body follows. No message: it is to be read. */
+  /** Where a message is: `metadataLength` includes the prefix; the body follows. Without `message`, it must be read. */
   final class Block(val offset: Long, val metadataLength: Int, val bodyLength: Long, val message: flatbuf.Message)
 
-  /** A dictionary message, which counts for the batches from number `before` on. */
+  /** A dictionary message, which applies to the batches from number `before` on. */
   private[spark] final case class DictionaryBlock(block: Block, id: Long, delta: Boolean, before: Int)
 
-  /** What is wrong at a byte of a stream. */
+  /** An error at byte `offset` of a stream. */
   final case class Fault(offset: Long, error: ArrowIpcException)
 
   /**
-   * Read the footer of a file, or the headers of a stream that begin before `end`, and its schema in any case; the
-   * source is this file's from then on. With a given schema, a stream may lack its own.
+   * Read the footer of a file; or of a stream its schema, and the headers that begin before `end`. The returned object
+   * owns the source. With a `given` schema, a stream may lack its own.
    */
   def open(source: Source, options: ReadOptions, given: Schema = null, end: Long = Long.MaxValue)
       : IpcFile = Metadata.guarded("the file") {
@@ -171,11 +171,11 @@ object IpcFile {
     val file = new IpcFile(source)
     file.found = given
     if (!magic || options.format == "stream") file.walk(0, end) else file.readFooter()
-    Plan.of(file.schema.getFields) // refuses what is no schema
+    Plan.of(file.schema.getFields) // raises an error if the schema is invalid
     file
   }
 
-  /** The messages of a stream from a byte on, of which the schema is known. */
+  /** Find the messages from byte `start` on in a stream whose schema is known. */
   private[spark] def rest(source: Source, schema: Schema, start: Long): IpcFile = {
     val file = new IpcFile(source)
     file.found = schema
@@ -212,7 +212,7 @@ object IpcFile {
     idsOf(field.getChildren) ++ Option(field.getDictionary).map(_.getId)
   }.toSet
 
-  /** The rows that a header states, within the limit. */
+  /** Return the number of rows that a header states; refuse one beyond the limit. */
   private[spark] def length(batch: flatbuf.RecordBatch): Long = {
     val length = batch.length
     def words = s"a batch states $length rows"

@@ -5,15 +5,15 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.arrow.flatbuf.{Message, RecordBatch}
 import org.arrowipc.spark.ArrowIpcException.Limit
 
-/** Makes proven columns of messages, wherever their bytes come from. */
+/** Makes checked columns of messages; the caller provides their bytes, from a file or from memory. */
 private[spark] final class MessageDecoder(options: ReadOptions) extends AutoCloseable {
   private var zstd: ZstdDecompressCtx = _
 
   /**
-   * The wanted columns of a message, all their sizes and contents proven; null for the others.
+   * The wanted columns of a message, null for the others. Sizes are checked; contents, if `validate` is full.
    *
-   * @param place tells some buffers where their bytes lie in memory
-   * @param memory where decompressed buffers are put
+   * @param place sets the addresses of the buffers that it is given
+   * @param memory holds the decompressed buffers
    */
   def columns(
       plan: Plan.Whole, message: Message, header: RecordBatch, dictionaries: Dictionaries, memory: Slabs)(
@@ -51,7 +51,7 @@ private[spark] final class MessageDecoder(options: ReadOptions) extends AutoClos
       stored += each.size
       val claim = each.claim
       if (claim == -1 || (claim == 0 && each.size == Codec.PREFIX)) {
-        each.put(each.frame, each.size - Codec.PREFIX) // stored as it is
+        each.put(each.frame, each.size - Codec.PREFIX) // stored uncompressed
       } else {
         Codec.prove(each.column, codec, each.frame, each.size - Codec.PREFIX, claim, each.known)
         claimed += claim

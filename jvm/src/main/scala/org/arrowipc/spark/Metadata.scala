@@ -10,12 +10,12 @@ import org.apache.arrow.vector.types.pojo.{ArrowType, DictionaryEncoding, Field,
 import org.arrowipc.spark.ArrowIpcException.Format
 import scala.jdk.CollectionConverters._
 
-/** FlatBuffers out of untrusted bytes: Arrow Java's classes read them, once they are proven. */
+/** Reads FlatBuffers from untrusted bytes: Arrow Java's classes read them after the [[Verifier]]'s check. */
 private[spark] object Metadata {
-  /** Metadata in which a field of narrow decimals, a type that Arrow Java has not, keeps the width of its values. */
+  /** Key in a field's metadata for the width of decimals that are narrower than those of Arrow Java, in bytes. */
   final val WIDTH = "arrowipc:decimal_width"
 
-  /** Whatever exception a FlatBuffer's lie ends in, as one of ours. */
+  /** Run a function; turn any exception that an invalid FlatBuffer may cause into a Format error. */
   def guarded[T](what: String)(read: => T): T =
     try read catch {
       case error @ (_: ArrowIpcException | _: IOException) => throw error
@@ -36,7 +36,7 @@ private[spark] object Metadata {
     message
   }
 
-  /** A schema in Arrow Java's form. */
+  /** Convert a schema to Arrow Java's class. */
   def schema(schema: flatbuf.Schema): Schema = {
     if (schema.endianness != 0) throw new ArrowIpcException.Unsupported(
       "the data is big-endian; read it with arrowipc in Python, and write it again")
@@ -44,7 +44,7 @@ private[spark] object Metadata {
     new Schema(fields.asJava, asMap(schema.customMetadataLength, schema.customMetadata(_)))
   }
 
-  /** What `Field.convertField` does, but for narrow decimals, which it refuses. */
+  /** Convert a field as `Field.convertField` does, and also narrow decimals, which it refuses. */
   private def field(field: flatbuf.Field): Field = {
     val name = text(field.nameAsByteBuffer)
     Format.unless(!name.contains('\uFFFD') || isUtf8(field.nameAsByteBuffer), "the name '%s' is not UTF-8", name)
@@ -60,7 +60,7 @@ private[spark] object Metadata {
     new Field(name, new FieldType(field.nullable, typeOf(field, metadata), encoding.orNull, metadata), children.asJava)
   }
 
-  /** Whether decimals of a width in bits have so many digits. */
+  /** Whether decimals of `bits` bits can have `digits` digits. */
   def fits(digits: Int, bits: Int): Boolean = Map(32 -> 9, 64 -> 18, 128 -> 38, 256 -> 76).get(bits).exists(digits <= _)
 
   private def typeOf(field: flatbuf.Field, metadata: util.Map[String, String]): ArrowType = {

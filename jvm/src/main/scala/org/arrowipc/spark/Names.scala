@@ -4,19 +4,19 @@ import java.util.Locale
 import org.apache.spark.sql.internal.SQLConf
 
 /**
- * Names of columns as Spark means them: the only equal one, or else the only one that differs in case, unless
- * `spark.sql.caseSensitive` tells them apart; tasks have the settings of their session too.
+ * Finds columns by name as Spark does: the only one of equal name, or else the only one whose name differs in case,
+ * unless `spark.sql.caseSensitive` is set. Tasks have the settings of their session, too.
  */
 private[spark] final class Names(names: collection.Seq[String]) {
   private[this] val caseSensitive = SQLConf.get.caseSensitiveAnalysis
   private[this] val equal = names.indices.groupBy(names)
   private[this] lazy val similar = names.indices.groupBy(at => Names.key(names(at), caseSensitive))
 
-  /** Where those are that a name means. */
+  /** The positions of the columns that a name may refer to. */
   def all(name: String): Seq[Int] =
     equal.get(name).filter(_.size == 1).orElse(similar.get(Names.key(name, caseSensitive))).getOrElse(Nil)
 
-  /** Where the one is that a name means; -1 for none, an error where one is required, as several always are. */
+  /** The position of the column of a name; -1 if there is none. Refuse several, and if one is `required`, none. */
   def only(name: String, required: Boolean, label: String): Int = {
     val found = all(name)
     if (found.size > 1) throw new ArrowIpcException.Usage(
@@ -28,6 +28,6 @@ private[spark] final class Names(names: collection.Seq[String]) {
 }
 
 private[spark] object Names {
-  /** What is the same of names that mean the same. */
+  /** The key of a name: equal names for Spark have equal keys. */
   def key(name: String, caseSensitive: Boolean): String = if (caseSensitive) name else name.toLowerCase(Locale.ROOT)
 }

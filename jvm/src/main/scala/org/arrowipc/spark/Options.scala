@@ -9,7 +9,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.Try
 
 /**
- * The options of a `read` or `write`, checked by the one table of `arrowipc.spark.options`, which the jar brings along.
+ * The options of a `read` or `write`, checked by the table of `arrowipc.spark.options`, which is a file in the jar.
  * Options that are not in it are for Spark, or properties of a table.
  */
 private[spark] final class Options(asked: Map[String, String], use: String) {
@@ -41,7 +41,7 @@ private[spark] final class Options(asked: Map[String, String], use: String) {
 }
 
 private object Options {
-  /** The options of a function: those of its own use, and others that it shares. */
+  /** The options of a function: those for its `use`, and those that it shares with others; refuse unknown names. */
   def known(function: String, asked: Map[String, String], use: String, shared: Set[String]): Options = {
     val names = shared ++ table.filter(_.use == use).map(_.name)
     for (name <- asked.keys if !names(name.toLowerCase(Locale.ROOT))) throw new ArrowIpcException.Usage(
@@ -49,9 +49,9 @@ private object Options {
     new Options(asked, use)
   }
 
-  /** `use` is `read`, `write`, `payload`, `encode` or `refused`; `kind` is a type, or what to do instead of what is refused. */
+  /** `use` is `read`, `write`, `payload`, `encode` or `refused`; `kind` is a type, or advice for a refused option. */
   final case class Option(name: String, default: String, use: String, kind: String) {
-    /** Whether a name in lower case is this option; a dot at the end of ours stands for all names behind it. */
+    /** Whether a name in lower case is this option; one that ends with a dot stands for all names beginning with it. */
     def is(other: String): Boolean = {
       val own = name.toLowerCase(Locale.ROOT)
       if (own.endsWith(".")) other.startsWith(own) else other == own
@@ -65,23 +65,23 @@ private object Options {
   }
 }
 
-/** @param time the type of times of day */
+/** @param time Spark's type for times of day */
 final class ReadOptions private (options: Options, val time: DataType) extends Serializable {
-  /** For a session, which may refuse TIME. */
+  /** The options of a session, which may refuse TIME. */
   def this(asked: java.util.Map[String, String]) = this(new Options(asked.asScala.toMap, "read"), SparkTypes.time())
 
   val format: String = options.text("format")
   val mergeSchema: Boolean = options.flag("mergeSchema")
-  /** Whether every offset, index and length is proven before Spark gets a vector. */
+  /** Whether every offset, index and length is checked before Spark gets a vector. */
   val validate: Boolean = options.text("validate") == "full"
   val nanoseconds: String = options.text("nanoseconds")
   val unsupported: String = options.text("unsupported")
   val extensions: Boolean = options.flag("extensions")
 }
 
-/** Bounds on what untrusted bytes may ask for: those of `arrowipc.Limits`, with its reasons. */
+/** Limits for untrusted bytes: those of `arrowipc.Limits`, which states the reasons, and PAYLOAD_BYTES. */
 object ReadOptions {
-  /** For payloads, whose types are those of the Python functions, whatever the session refuses. */
+  /** The options for payloads, which have TIME like the Python functions, even if the session refuses it. */
   private[spark] def ofPayloads(asked: Map[String, String]): ReadOptions =
     new ReadOptions(new Options(asked, "read"), SparkTypes.TIME.getOrElse(LongType))
 
@@ -93,7 +93,7 @@ object ReadOptions {
   val DECOMPRESSED_SLACK: Long = 1L << 30
   val DICTIONARY_BYTES: Long = 2L << 30
   val OVERLAP_BYTES: Long = 64L << 20
-  /** Of all cells of payloads that a task holds at a time, one for each function, and what they decompress to. */
+  /** The memory of all payloads that a task holds at a time, one for each function, and of what they decompress to. */
   val PAYLOAD_BYTES: Long = 4L << 30
 }
 
@@ -103,25 +103,25 @@ private[spark] final class WriteOptions private (options: Options) extends Seria
   val stream: Boolean = options.text("format") == "stream"
   val compression: String = options.text("compression")
   val rows: Int = options.count("batchRows")
-  /** The offsets of a batch's texts reach 2 GiB; a row may go beyond the bound. */
+  /** At most 1 GiB: the offsets of a batch's texts reach 2 GiB, and the last row may exceed the bound. */
   val bytes: Long = math.min(options.bytes("batchBytes"), 1L << 30)
   val statistics: Boolean = options.flag("statistics")
   /** What to do about texts that are not UTF-8. */
   val invalidText: String = options.text("invalid_text")
 }
 
-/** How the cells of a column are decoded: what is particular to them, and the options of reading that they share. */
+/** How the cells of a column are decoded: by options of their own, and by some of the options of reading. */
 private[spark] final class PayloadOptions private (options: Options, val read: ReadOptions) extends Serializable {
   def this(asked: Map[String, String]) = this(PayloadOptions.known(asked), ReadOptions.ofPayloads(asked))
 
   val onError: String = options.text("on_error")
-  /** The last field of each row, with the reason why a payload could not be read; empty: there is none. */
+  /** The name of each row's last field, for the reason why a payload could not be read; empty: no such field. */
   val errorColumn: String = options.text("error_column")
   /** Bytes of each cell before its message. */
   val prefix: Int = options.count("prefix")
-  /** What has the payloads, for errors. */
+  /** The name of the column of payloads in error messages. */
   val column: String = options.text("column")
-  /** The message of the schema of messages that come without one. */
+  /** The Schema message for payloads that have none. */
   val schema: Array[Byte] = Base64.getDecoder.decode(options.text("schema"))
 }
 
@@ -130,7 +130,7 @@ private[spark] object PayloadOptions {
     Options.known("from_arrow", asked, "payload", Set("validate", "nanoseconds", "unsupported", "extensions"))
 }
 
-/** How rows become payloads: what is particular to them, and the options of writing that they share. */
+/** How rows are encoded as payloads: by options of their own, and by some of the options of writing. */
 private[spark] final class EncodeOptions private (options: Options, write: WriteOptions) extends Serializable {
   def this(asked: Map[String, String]) =
     this(Options.known("to_arrow", asked, "encode", Set("compression", "invalid_text")), new WriteOptions(asked))

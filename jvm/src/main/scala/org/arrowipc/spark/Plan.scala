@@ -11,19 +11,19 @@ import org.arrowipc.spark.Plan._
 private[spark] final class Plan private (
     val field: Field, val path: String, whole: Whole, dictionaries: mutable.Map[Long, Whole], values: Boolean) {
   private[this] val encoded = field.getDictionary != null && !values
-  /** Of the values; of the indices where the field is dictionary-encoded. */
+  /** The type of the values; of the indices if the field is dictionary-encoded. */
   val `type`: ArrowType = if (encoded) field.getDictionary.getIndexType else stored(field)
   private[this] val shape = shapeOf(`type`, path)
   val layout: Layout = shape._1
   /** Bytes of a value, or elements of a list of fixed size. */
   val width: Int = Option(field.getMetadata.get(Metadata.WIDTH)).filter(_ => !encoded).fold(shape._2)(_.toInt)
-  /** Which node and buffers are the first of its own: how many there are before them. */
+  /** How many nodes and buffers of a message precede those of this field. */
   val first: Counts = whole.take(layout)
   val children: Array[Plan] =
     if (encoded) Array.empty
     else field.getChildren.asScala
       .map(child => new Plan(child, s"$path.${name(child)}", whole, dictionaries, false)).toArray
-  /** The dictionary's own message; null where there is none. */
+  /** The plan of the dictionary's messages; null if the field has no dictionary. */
   val dictionary: Whole = if (encoded) dictionaries.getOrElseUpdate(dictionaryId, new Whole) else null
   /** Whether its buffers are read. */
   var wanted = false
@@ -36,7 +36,7 @@ private[spark] final class Plan private (
       s"column '$path' shares a dictionary with a column of another type; write it with a dictionary of its own")
   }
 
-  /** Which dictionary a field refers to. */
+  /** The id of the field's dictionary. */
   def dictionaryId: Long = field.getDictionary.getId
 
   private def checkChildren(): Unit = {
@@ -58,7 +58,7 @@ private[spark] final class Plan private (
 }
 
 private[spark] object Plan {
-  /** A physical layout of the columnar format: how many buffers it has, whether the first is a bitmap, and children. */
+  /** A layout of the columnar format: its numbers of buffers and children; whether the first buffer is a bitmap. */
   final class Layout private[Plan] (val buffers: Int, val hasValidity: Boolean, val children: Int = 0) {
     def isList: Boolean = children == 1
   }
@@ -77,10 +77,10 @@ private[spark] object Plan {
     val LIST_VIEW32, LIST_VIEW64 = new Layout(3, true, 1)
   }
 
-  /** How many of each a message has: all, or those before a field's own. */
+  /** How many parts of each kind a message has: in all, or before those of one field. */
   final case class Counts(nodes: Int, buffers: Int, views: Int, unions: Int)
 
-  /** What one kind of message holds: that of the schema, or that of a dictionary. */
+  /** The plan of one kind of message: of record batches, or of one dictionary's batches. */
   final class Whole {
     val columns = mutable.ArrayBuffer.empty[Plan]
     var total: Counts = Counts(0, 0, 0, 0)
@@ -111,7 +111,7 @@ private[spark] object Plan {
 
   private def same(one: Field, other: Field) = stored(one) == stored(other) && one.getChildren == other.getChildren
 
-  /** The type codes of a union's members, which are their numbers where the schema does not say. */
+  /** The type codes of a union's members: 0, 1, ... if the schema states none. */
   def codes(union: ArrowType.Union, members: Int): Array[Int] =
     if (union.getTypeIds == null) Array.range(0, members) else union.getTypeIds
 
@@ -123,7 +123,7 @@ private[spark] object Plan {
       case _: ArrowType.Null => (Layout.NULL, 0)
       case _: ArrowType.Bool => (Layout.BITS, 0)
       case int: ArrowType.Int => fixed(int.getBitWidth / 8, Set(8, 16, 32, 64)(int.getBitWidth))
-      case float: ArrowType.FloatingPoint => (Layout.FIXED, 2 << float.getPrecision.getFlatbufID) // of 0, 1 and 2
+      case float: ArrowType.FloatingPoint => (Layout.FIXED, 2 << float.getPrecision.getFlatbufID) // ids are 0, 1, 2
       case decimal: ArrowType.Decimal =>
         fixed(decimal.getBitWidth / 8, 0 < decimal.getPrecision && fits(decimal.getPrecision, decimal.getBitWidth))
       case date: ArrowType.Date => (Layout.FIXED, if (date.getUnit == DateUnit.DAY) 4 else 8)

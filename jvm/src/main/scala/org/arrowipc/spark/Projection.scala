@@ -6,14 +6,14 @@ import org.apache.spark.sql.vectorized.ColumnVector
 import org.arrowipc.spark.vectors.{Converters, Vector, Vectors}
 
 /**
- * The columns that Spark wants of data with an Arrow schema: where each is in a message, and how it becomes a vector.
+ * The columns that Spark wants from data with one Arrow schema: where each is in a message, and how it is converted.
  *
- * @param label what has the schema, for errors
+ * @param label the name of the data in error messages
  */
 private[spark] final class Projection(schema: Schema, wanted: StructType, options: ReadOptions, label: String) {
   val whole: Plan.Whole = Plan.of(schema.getFields)
   private val fields = wanted.fields
-  /** How each field is made of the columns and the number of rows of a batch. */
+  /** For each field, the function that makes its vector from a batch's columns and number of rows. */
   private val makers: Array[(Array[Column], Int) => Vector] = {
     val planner = new Converters(options)
     val names = new Names(whole.columns.map(_.path))
@@ -26,15 +26,15 @@ private[spark] final class Projection(schema: Schema, wanted: StructType, option
       }
     }
   }
-  /** Whether any column of the data is among those wanted. */
+  /** Whether the data have any of the wanted columns. */
   val isFound: Boolean = whole.columns.exists(_.wanted)
 
-  /** Whether rows may take many times the bytes of their message: values are shared, or lie in others. */
+  /** Whether rows may take many times the bytes of their message, because values are shared or nested. */
   val expands: Boolean = whole.columns.exists { column =>
     column.wanted && (column.children.nonEmpty || Expansion.multiplies(column, inList = true))
   }
 
-  /** The vectors of all fields, whose values Spark can hold; there are no columns where none `isFound`. */
+  /** The vectors of all fields; refuse values that Spark cannot hold. `columns` may be empty if none `isFound`. */
   def vectors(columns: Array[Column], rows: Int): Array[ColumnVector] = {
     val vectors = new Array[ColumnVector](fields.length)
     for (i <- vectors.indices) {

@@ -8,11 +8,11 @@ import org.apache.spark.sql.sources._
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Which batches no row that passes all filters can be in; rows are never looked at, doubt keeps a batch. */
+/** Finds the batches that may have rows that pass all filters: by bounds, without reading rows; doubt keeps a batch. */
 private[spark] final case class Pruner(filters: Array[Filter], schema: StructType, options: ReadOptions) {
   import Pruner._
 
-  /** Those of some batches of an open file that have to be read. */
+  /** Return the `batches` of an open file that have to be read. */
   def kept(file: IpcFile, batches: Seq[Int]): Seq[Int] =
     if (filters.isEmpty) batches
     else {
@@ -25,13 +25,13 @@ private[spark] final case class Pruner(filters: Array[Filter], schema: StructTyp
 }
 
 private[spark] object Pruner {
-  /** What is known of a column's rows: whether some hold a value, or null, and bounds of the values; null: unknown. */
+  /** Facts about a column in a batch: whether there may be values, or nulls, and the values' bounds (null: unknown). */
   final case class Known(values: Boolean, nulls: Boolean, low: Any, high: Any)
 
   val Nothing: Known = Known(true, true, null, null)
   val Missing: Known = Known(false, true, null, null)
 
-  /** Whether some row may pass a filter, or its opposite, in which nulls pass as little. */
+  /** Whether some row may pass a filter, or if `negated`, its negation, which nulls do not pass either. */
   private def may(filter: Filter, negated: Boolean, known: String => Known): Boolean = filter match {
     case Not(child) => may(child, !negated, known)
     case And(left, right) if negated => may(left, true, known) || may(right, true, known)
@@ -61,7 +61,7 @@ private[spark] object Pruner {
 
   private def ofNull(column: Known, wanted: Boolean): Boolean = if (wanted) column.nulls else column.values
 
-  /** Whether a value may be equal, or another one. */
+  /** Whether some value may be equal to a literal, or if `negated`, differ from it. */
   private def equal(column: Known, literal: Any, negated: Boolean): Boolean = {
     val low = compare(column.low, comparable(literal))
     val high = compare(column.high, comparable(literal))
@@ -69,14 +69,14 @@ private[spark] object Pruner {
       (if (negated) !(low.contains(0) && high.contains(0)) else low.forall(_ <= 0) && high.forall(_ >= 0))
   }
 
-  /** Whether a value may lie above a literal, or below it, itself excluded where that is strict. */
+  /** Whether some value may be above a literal, or else below it, or equal to it unless `strict`. */
   private def beyond(column: Known, literal: Any, above: Boolean, strict: Boolean): Boolean = {
     val value = comparable(literal)
     val found = if (above) compare(column.high, value) else compare(value, column.low)
     column.values && found.forall(sign => if (strict) sign > 0 else sign >= 0)
   }
 
-  /** How two values compare: -1, 0 or 1; none where that is not known. */
+  /** Compare two values: -1, 0 or 1; None if they cannot be compared. */
   def compare(one: Any, other: Any): Option[Int] = (one, other) match {
     case (one: UTF8String, other: UTF8String) => Some(Integer.signum(one.binaryCompare(other)))
     case (one: Comparable[_], other: Comparable[_]) if one.getClass == other.getClass =>
@@ -84,14 +84,14 @@ private[spark] object Pruner {
     case _ => None
   }
 
-  /** A literal in the one form in which values compare; null: in none. */
+  /** Convert a literal to the form that `compare` needs; null if there is none. */
   def comparable(value: Any): Any = value match {
     case whole @ (_: Byte | _: Short | _: Int | _: Long) => whole.asInstanceOf[Number].longValue
-    case real @ (_: Float | _: Double) => real.asInstanceOf[Number].doubleValue + 0.0 // one zero
+    case real @ (_: Float | _: Double) => real.asInstanceOf[Number].doubleValue + 0.0 // -0.0 becomes 0.0
     case text: String => UTF8String.fromString(text)
     case bytes: Array[Byte] => UTF8String.fromBytes(bytes)
-    // The calendar of these two lacks ten days of 1582, which Spark puts into others; and until 1900 it makes of a
-    // moment one of the same wall clock. A value that may stand for several is none.
+    // The calendar of these two classes lacks ten days of 1582, which Spark moves to another day; and before 1900 Spark
+    // converts moments to others of the same wall clock. A value that may stand for several moments is not used.
     case date: Date =>
       val days = DateTimeUtils.fromJavaDate(date)
       if (days == RebaseDateTime.lastSwitchGregorianDay) null else days.toLong

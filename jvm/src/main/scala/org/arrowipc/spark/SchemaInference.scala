@@ -10,13 +10,13 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration
 import scala.jdk.CollectionConverters._
 
-/** The schema of files when nobody gave one: that of the first, or with `mergeSchema` one that holds those of all. */
+/** Infers the schema of files: the schema of the first file, or with `mergeSchema` one schema for all files. */
 private final class SchemaInference(session: SparkSession, options: Map[String, String]) {
   private val read = new ReadOptions(options.asJava)
   private val spark = new FileSourceOptions(options)
 
   def schema(files: Seq[FileStatus]): Option[StructType] = {
-    // Spark plans no reads of files without bytes.
+    // Leave out empty files: Spark plans no reads of them.
     val found = files.filter(_.getLen > 0).map(file => (file.getPath.toString, file.getLen)).sorted
     val look = SchemaInference.Look(read, spark.ignoreMissingFiles, spark.ignoreCorruptFiles)
     val configuration = session.sessionState.newHadoopConfWithOptions(options)
@@ -35,7 +35,7 @@ private final class SchemaInference(session: SparkSession, options: Map[String, 
 }
 
 private object SchemaInference {
-  /** Looks into files, on the driver or in tasks; passes over those that are missing or corrupt where that is set. */
+  /** Reads the schemas of files, on the driver or in tasks; skips missing or corrupt files if the options say so. */
   final case class Look(read: ReadOptions, ignoreMissing: Boolean, ignoreCorrupt: Boolean) extends Logging {
     def at(file: (String, Long), configuration: Configuration): Option[StructType] = try {
       FileBatches.named(file._1) {

@@ -4,21 +4,21 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator, OutOfMemoryException}
 import org.arrowipc.spark.ArrowIpcException.Limit
 
-/** Pieces of memory that are used again and again: after a `reset`, the first one that is taken is the first again. */
+/** Pieces of memory that are reused: after `reset`, `take` returns them in the same order, if their sizes fit. */
 private[spark] final class Slabs(allocator: BufferAllocator) extends AutoCloseable {
   private val slabs = new ArrayBuffer[ArrowBuf]
   private var used = 0
 
-  /** Bytes that were taken in all. */
+  /** The bytes of all calls of `take`, also of those before a `reset`. */
   var taken = 0L
 
-  /** All that was taken is free to be taken again; what the last round did not need is given back. */
+  /** Let all pieces be taken again; free those that were not taken since the last call. */
   def reset(): Unit = {
     while (slabs.length > used) slabs.remove(slabs.length - 1).close()
     used = 0
   }
 
-  /** The address of so many bytes, which are valid until the next `reset`. */
+  /** Return the address of `size` bytes, which are valid until the next `reset`. */
   def take(size: Long): Long = {
     taken += size
     if (used < slabs.length) {
@@ -46,6 +46,6 @@ private[spark] final class Slabs(allocator: BufferAllocator) extends AutoCloseab
 }
 
 private object Slabs {
-  /** Bytes that a piece may be larger than four times what is wanted. */
+  /** A piece is reused only if it has at most 4 * (wanted bytes + SPARE) bytes. */
   private final val SPARE = 1L << 16
 }

@@ -10,20 +10,20 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.unsafe.Platform
 
 /**
- * The bytes of one file, read by position; `size` is how many there were when it was opened.
+ * The bytes of one file, read by position; `size` is the file's length when it was listed or opened.
  *
- * Never mapped: offsets are proven once and followed later, so they must not change in between; and a mapped file
- * that shrinks is an error of the whole VM, where a read that comes short is an exception of one task.
+ * Files are never mapped: offsets are checked once and used later, so they must not change in between. And a mapped
+ * file that shrinks is an error of the whole JVM, while a short read is an exception of one task.
  */
 abstract class Source private[spark] (val size: Long) extends Closeable {
   private[this] var small: Array[Byte] = _
-  /** Where all the bytes lie in memory; 0: they have to be read. */
+  /** The address of the bytes if all of them are in memory; 0 if they have to be read. */
   private[spark] def address: Long = 0
 
-  /** Fill what remains of `into` from a position on. */
+  /** Fill the rest of `into` with the bytes from `position` on. */
   private[spark] def fill(position: Long, into: ByteBuffer): Unit
 
-  /** Some bytes on the heap, as metadata is read. */
+  /** Read bytes, such as metadata, into a buffer on the heap. */
   private[spark] def read(position: Long, length: Int): ByteBuffer = {
     if (size <= Source.Small && small == null) {
       val whole = ByteBuffer.allocate(size.toInt)
@@ -35,7 +35,7 @@ abstract class Source private[spark] (val size: Long) extends Closeable {
     found.flip()
   }
 
-  /** Some bytes, of which there may be more than 2 GiB, to an address. */
+  /** Read bytes, possibly more than 2 GiB, to an address. */
   private[spark] def read(position: Long, length: Long, into: Long): Unit =
     if (small != null) Platform.copyMemory(small, Platform.BYTE_ARRAY_OFFSET + position, null, into, length)
     else {
@@ -50,10 +50,10 @@ abstract class Source private[spark] (val size: Long) extends Closeable {
 
 object Source {
   private val Piece = 1L << 30
-  /** Files of up to so many bytes are read at once: a small file costs what its requests cost. */
+  /** Files of at most this many bytes are read by one request: for small files, only the requests take time. */
   private val Small = 1 << 16
 
-  /** A file of this machine. */
+  /** Open a local file. */
   def local(path: String): Source = {
     val channel = FileChannel.open(Paths.get(path), StandardOpenOption.READ)
     new Source(channel.size) {
@@ -70,7 +70,7 @@ object Source {
     }
   }
 
-  /** A file of any file system that Hadoop knows, of a size that its listing gave. */
+  /** Open a file of any file system that Hadoop knows; its size is known from a listing. */
   private[spark] def far(path: Path, size: Long, configuration: Configuration): Source = {
     val stream = path.getFileSystem(configuration).open(path)
     new Source(size) {
@@ -89,7 +89,7 @@ object Source {
     }
   }
 
-  /** A cell of a column, from a byte on. */
+  /** The bytes of one payload column's cell, from byte `from` on. */
   private[spark] class Cell(bytes: Array[Byte], from: Int) extends Source(bytes.length - from) {
     override def read(position: Long, length: Int): ByteBuffer =
       ByteBuffer.wrap(bytes, from + position.toInt, length).slice()
@@ -98,7 +98,7 @@ object Source {
     override def close(): Unit = ()
   }
 
-  /** The same, copied to an address where there is room for it. */
+  /** The bytes of a cell, copied to `address`, where the caller has reserved `size` bytes. */
   private[spark] final class Copied(bytes: Array[Byte], from: Int, override val address: Long)
       extends Cell(bytes, from) {
     Platform.copyMemory(bytes, Platform.BYTE_ARRAY_OFFSET + from, null, address, size)

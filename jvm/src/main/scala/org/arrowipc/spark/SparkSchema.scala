@@ -8,15 +8,15 @@ import org.apache.spark.sql.types.{Metadata => FieldMetadata, _}
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
-/** The Arrow schema of what Spark writes, and the schema that it reads back: what Arrow cannot say lies beside it. */
+/** Makes the Arrow schema for Spark's rows, and Spark's for a file; metadata hold what Arrow types cannot express. */
 object SparkSchema {
-  /** Key in the metadata of a schema of Spark's own schema, as JSON, where it says more than the Arrow types do. */
+  /** Key in a schema's metadata for Spark's own schema as JSON, written if that says more than the Arrow types. */
   private val KEY = "arrowipc:spark_schema"
   private val JSON = new ObjectMapper()
-  /** The user-defined types of Spark's own, in the JVM and in Python. */
+  /** The classes of Spark's own user-defined types, in the JVM and in Python. */
   private val OWN_TYPE = """(org\.apache\.spark|pyspark)\.(ml|mllib)\.linalg\.\w+UDT""".r
 
-  /** Whether Arrow has a type. */
+  /** Whether Arrow can hold the values of a Spark type. */
   def supports(dataType: DataType): Boolean = dataType match {
     case struct: StructType => struct.forall(field => supports(field.dataType))
     case array: ArrayType => supports(array.elementType)
@@ -29,10 +29,10 @@ object SparkSchema {
     case other => isTime(other)
   }
 
-  /** TIME, whose class Spark 4.0 does not have. */
+  /** Whether a type is TIME, whose class Spark 4.0 does not have. */
   private def isTime(dataType: DataType): Boolean = dataType.typeName.startsWith("time(")
 
-  /** The type that the values of a type are read as: of the same bits, and one that [[SparkTypes]] knows. */
+  /** The type as which values of a type are read: it has the same bits, and [[SparkTypes]] knows it. */
   def plain(dataType: DataType, text: DataType = StringType): DataType = dataType match {
     case struct: StructType =>
       StructType(struct.map(field => StructField(field.name, plain(field.dataType, text), field.nullable)))
@@ -45,11 +45,11 @@ object SparkSchema {
     case other => if (isTime(other)) SparkTypes.TIME.get else other
   }
 
-  /** The schema of a file, everything nullable. */
+  /** Spark's schema for a file; everything is nullable. */
   def of(schema: Schema, options: ReadOptions): StructType = {
     val natural = SparkTypes.schema(schema, options)
     val own = Option(schema.getCustomMetadata.get(KEY)).flatMap(parsed).map(_.map(each => each.name -> each).toMap)
-    def bytes(dataType: DataType) = nullable(plain(dataType, BinaryType)) // which texts may be stored as
+    def bytes(dataType: DataType) = nullable(plain(dataType, BinaryType)) // texts may be stored as binary
     StructType(natural.map { field =>
       own.flatMap(_.get(field.name)).filter(each => bytes(each.dataType) == bytes(field.dataType))
         .map(each => each.copy(dataType = nullable(each.dataType), nullable = true)).getOrElse(field)
@@ -64,13 +64,13 @@ object SparkSchema {
     case other => other
   }
 
-  /** A schema out of untrusted JSON. */
+  /** Parse a schema from untrusted JSON. */
   private def parsed(json: String): Option[StructType] =
     Try(DataType.fromJson(harmless(JSON.readTree(json)).toString).asInstanceOf[StructType]).toOption
 
   /**
-   * The same JSON with the stored types of user-defined ones. Those name classes to make and modules to import, and may
-   * bring a pickle, which PySpark runs; only Spark's own stay.
+   * Replace user-defined types in the JSON by their stored types, except Spark's own. They name classes to construct
+   * and modules to import, and may contain a pickle, which PySpark runs.
    */
   private def harmless(node: JsonNode): JsonNode = {
     def own =
@@ -87,7 +87,7 @@ object SparkSchema {
     }
   }
 
-  /** The Arrow schema for columns of Spark, whose texts are stored as `text`. */
+  /** The Arrow schema for columns of Spark; texts are stored as `text`. */
   def arrow(schema: StructType, text: ArrowType): Schema = {
     val fields = schema.map(each => stored(field(each.name, each.dataType, each.nullable), text)).asJava
     val defaults = new ReadOptions(java.util.Map.of[String, String])

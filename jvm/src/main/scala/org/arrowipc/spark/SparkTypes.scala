@@ -8,12 +8,12 @@ import org.apache.arrow.vector.types.pojo.{ArrowType, Field, Schema}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
-/** Which Spark type each Arrow type becomes: the table of `arrowipc.spark.types`. */
+/** Finds the Spark type for each Arrow type, by the same table as `arrowipc.spark.types`. */
 object SparkTypes {
-  /** Spark 4.0 does not have it. */
+  /** The type TIME, which Spark 4.0 does not have. */
   private[spark] lazy val TIME: Try[DataType] = Try(DataType.fromJson("\"time(6)\""))
 
-  /** What a time of day becomes: a bigint of nanoseconds in Spark 4.0, and while a session refuses TIME. */
+  /** Spark's type for times of day: a bigint of nanoseconds in Spark 4.0, and while the session refuses TIME. */
   private[spark] def time(): DataType =
     TIME.filter(_ => SQLConf.get.getConfString("spark.sql.timeType.enabled", "false").toBoolean).getOrElse(LongType)
 
@@ -21,7 +21,7 @@ object SparkTypes {
   private val MonthDayNano =
     new StructType().add("months", IntegerType).add("days", IntegerType).add("nanoseconds", LongType)
 
-  /** Spark's schema for Arrow data, everything nullable. */
+  /** Spark's schema for Arrow data; everything is nullable. */
   def schema(schema: Schema, options: ReadOptions): StructType = {
     checkUnique(schema.getFields, "the schema")
     StructType(schema.getFields.asScala.flatMap { field =>
@@ -37,7 +37,7 @@ object SparkTypes {
         "data is written, or give a schema without that name")
   }
 
-  /** The extension type that a field is to be read as; empty for none. */
+  /** The extension type as which a field is read; empty for none. */
   private[spark] def meaning(field: Field, options: ReadOptions): String = {
     val name = field.getMetadata.getOrDefault(ArrowType.ExtensionType.EXTENSION_METADATA_KEY_NAME, "")
     name match {
@@ -81,7 +81,7 @@ object SparkTypes {
       StructField(name, of(field, options, s"$path.$name"))
     }.toArray)
 
-  /** Names of the struct fields that stand for a union's members: theirs, made unique by the type code. */
+  /** Names of the struct fields for a union's members: the members' names, made unique by their type codes. */
   private[spark] def unionNames(union: ArrowType.Union, members: java.util.List[Field]): collection.Seq[String] = {
     val names = members.asScala.map(Plan.name)
     names.zip(Plan.codes(union, members.size)).map { case (name, code) =>
@@ -101,7 +101,7 @@ object SparkTypes {
   private[spark] def leaf(kind: ArrowType, options: ReadOptions, path: String): DataType =
     if (unit(kind) == TimeUnit.NANOSECOND && options.nanoseconds == "long") LongType else natural(kind, options, path)
 
-  /** The same, where nanoseconds are not wanted as numbers. */
+  /** The Spark type of values without children, if nanoseconds are not read as numbers. */
   private[spark] def natural(kind: ArrowType, options: ReadOptions, path: String): DataType = kind match {
     case _: ArrowType.Null => NullType
     case _: ArrowType.Bool => BooleanType
@@ -133,7 +133,7 @@ object SparkTypes {
       case _ => DecimalType(20, 0)
     }
 
-  /** Spark wants 0 <= scale <= precision <= 38; Arrow has 12E+2 (scale -2) and 0.0012 (scale 4, precision 2). */
+  /** Spark requires 0 <= scale <= precision <= 38; Arrow has 12E+2 (scale -2) and 0.0012 (scale 4, precision 2). */
   private def decimal(kind: ArrowType.Decimal, options: ReadOptions, path: String): DataType = {
     val scale = math.max(kind.getScale.toLong, 0)
     val precision = math.max(kind.getPrecision + scale - kind.getScale, scale)

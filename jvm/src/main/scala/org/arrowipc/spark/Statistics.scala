@@ -15,7 +15,7 @@ import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 import scala.jdk.CollectionConverters._
 
-/** What the header of a batch says of its columns: the JSON that `arrowipc.filters.statistics` describes. */
+/** Makes the statistics in the header of a batch: the JSON that `arrowipc.filters.statistics` describes. */
 private final class Statistics(schema: Schema) {
   import Statistics._
 
@@ -23,7 +23,7 @@ private final class Statistics(schema: Schema) {
   private val twice = paths.diff(paths.distinct).toSet
   private val mark = Statistics.mark(schema)
 
-  /** The statistics of the batch that lies in some vectors. */
+  /** The statistics of the batch that is in the vectors of `root`. */
   def of(root: VectorSchemaRoot): String = {
     val found = JSON.createObjectNode.put("v", 1).put("rows", root.getRowCount).put("names", mark)
     describe(root.getFieldVectors, "", found.putObject("columns"))
@@ -46,12 +46,12 @@ private final class Statistics(schema: Schema) {
 }
 
 private object Statistics {
-  /** Under which a header has them. */
+  /** The key of the statistics in a header's metadata. */
   val KEY = "arrowipc:statistics"
   val JSON = new ObjectMapper
-  /** Integers up to here are the same in every language's JSON numbers. */
+  /** Integers up to this one are exact as JSON numbers in every language; larger ones are written as text. */
   private val SAFE = BigInteger.ONE.shiftLeft(53)
-  /** Longer texts are cut to bounds of so many bytes. */
+  /** The most bytes of a bound: longer texts and binary values are cut. */
   private val CUT = 64
 
   private def paths(fields: java.util.List[Field], prefix: String): Seq[String] =
@@ -60,17 +60,17 @@ private object Statistics {
       (prefix + field.getName) +: (if (below) paths(field.getChildren, s"$prefix${field.getName}.") else Nil)
     }
 
-  /** Which columns statistics are of: the CRC-32 of all paths. */
+  /** The CRC-32 of all columns' paths, by which a reader knows of which columns statistics are. */
   def mark(schema: Schema): Long = {
     val sum = new CRC32
     sum.update(paths(schema.getFields, "").mkString("\u0000").getBytes(UTF_8))
     sum.getValue
   }
 
-  /** Find the bounds of the values of a column. */
+  /** Put the bounds of a column's values into its `entry`. */
   private def bounds(vector: FieldVector, kind: ArrowType, entry: ObjectNode): Unit = kind match {
     case real: ArrowType.FloatingPoint => reals(vector, real.getPrecision == SINGLE, entry)
-    case _ if vector.getNullCount == vector.getValueCount => // there are none
+    case _ if vector.getNullCount == vector.getValueCount => // there are no values
     case _: ArrowType.Int | _: ArrowType.Date | _: ArrowType.Time | _: ArrowType.Timestamp | _: ArrowType.Duration =>
       val (low, high) = whole(vector)
       integers(BigInteger.valueOf(low), BigInteger.valueOf(high), entry)
@@ -97,7 +97,7 @@ private object Statistics {
   private def bit(address: Long, row: Int): Boolean =
     (Platform.getByte(null, address + (row >> 3)) >> (row & 7) & 1) != 0
 
-  /** Do something for each row that has a value. */
+  /** Call `use` for each row that is not null. */
   private def each(vector: FieldVector)(use: Int => Unit): Unit = {
     val valid = if (vector.getNullCount == 0) 0 else vector.getValidityBuffer.memoryAddress
     val rows = vector.getValueCount
@@ -115,7 +115,7 @@ private object Statistics {
     }
   }
 
-  /** The least and greatest of numbers, dates and times as they are stored, and of booleans as 0 and 1. */
+  /** The minimum and maximum of the stored numbers, dates and times, and of booleans as 0 and 1. */
   private def whole(vector: FieldVector): (Long, Long) = {
     val address = vector.getDataBuffer.memoryAddress
     val width = vector.getField.getType match {
@@ -153,7 +153,7 @@ private object Statistics {
       if (value > high) high = value
     }
     if (any) {
-      // Of two equal zeros either may have come first.
+      // 0.0 and -0.0 are equal, and the first one was kept: -0.0 as minimum and 0.0 as maximum bound both.
       entry.put("kind", "float")
       for ((end, value) <- Seq("min" -> (if (low == 0) -0.0 else low), "max" -> (if (high == 0) 0.0 else high))) {
         if (value.isInfinite) entry.put(end, if (value > 0) "inf" else "-inf") else entry.put(end, value)
@@ -193,7 +193,7 @@ private object Statistics {
       null, vector.getDataBuffer.memoryAddress + start, Platform.getInt(null, offsets + 4) - start)
   }
 
-  /** A text as a lower bound: its first bytes, as far as they are whole characters. */
+  /** Cut a text to a lower bound: its first bytes, only whole characters. */
   private def lower(value: UTF8String): String = {
     val bytes = value.getBytes
     var end = math.min(bytes.length, CUT)
@@ -203,16 +203,16 @@ private object Statistics {
     new String(bytes, 0, end, UTF_8)
   }
 
-  /** The smallest text above all that begin with some, of no more bytes than a bound may have. */
+  /** The smallest text above all texts that begin with `start`, of at most CUT bytes; None if there is none. */
   private def next(start: String): Option[String] = {
     val characters = start.codePoints.toArray
     characters.indices.reverse.iterator.filter(characters(_) < 0x10ffff).map { last =>
-      val more = if (characters(last) == 0xd7ff) 0xe000 else characters(last) + 1 // surrogates are no characters
+      val more = if (characters(last) == 0xd7ff) 0xe000 else characters(last) + 1 // surrogates are not characters
       new String(characters, 0, last) + Character.toString(more)
     }.find(_.getBytes(UTF_8).length <= CUT)
   }
 
-  /** The same for bytes. */
+  /** The smallest binary value above all that begin with `start`; None if there is none. */
   private def next(start: Array[Byte]): Option[Array[Byte]] = {
     val last = start.lastIndexWhere(_ != -1)
     if (last < 0) None else Some(start.take(last) :+ (start(last) + 1).toByte)

@@ -5,9 +5,9 @@ import org.apache.spark.sql.types._
 import org.arrowipc.spark.ArrowIpcException.Limit
 
 /**
- * One schema for all files, `mergeSchema`: columns are joined by their names, those of structs too; one that not every
- * file has, or that has nulls in one, has nulls. Its type is that of all files, or the one that holds the values of all
- * without loss:
+ * Merges the schemas of files into one, for `mergeSchema`. Columns and fields of structs are matched by name. A column
+ * that a file does not have, or that is nullable in one, is nullable. Its type is the common one, or one that holds
+ * the values of all files without loss:
  *
  * {{{
  * void                                any type
@@ -17,24 +17,24 @@ import org.arrowipc.spark.ArrowIpcException.Limit
  * float and double                    double
  * tinyint, smallint, int, bigint      as a decimal of 3, 5, 10 and 20 digits
  *   and decimal
- * two decimals                        that with the digits of both before and after the point, if they are at most 38
- * array, map, struct                  the same of their elements, keys, values and fields
+ * two decimals                        one with the digits of both before and after the point, if they are at most 38
+ * array, map, struct                  the same for their elements, keys, values and fields
  * }}}
  *
- * [[Converters]] and [[Cast]] read each of these as what it becomes.
+ * [[Converters]] and [[Cast]] convert the values of each file to these types.
  */
 private[spark] object Unify {
   private final val MOST_COLUMNS = 100000
 
-  /** The schema for what two schemas describe; a name is another one's if they differ in case only, or never. */
+  /** Merge two schemas; unless `caseSensitive`, names that differ only in case are the same name. */
   def merged(one: StructType, other: StructType, caseSensitive: Boolean): StructType =
     new Unify(caseSensitive).structs(one, other, "")
 
-  /** Decimal digits of whole numbers, and of those that are exact in other types too. */
+  /** Decimal digits of the integer types; `EXACT` also has those of integers that float and double hold exactly. */
   private val DIGITS = Map[DataType, Int](ByteType -> 3, ShortType -> 5, IntegerType -> 10, LongType -> 20)
   private val EXACT = DIGITS ++ Map[DataType, Int](FloatType -> 5, DoubleType -> 10)
 
-  /** The type that holds the values of both, where the first is the narrower kind. */
+  /** The type that holds the values of both types, if the first is the narrower one. */
   private def wider(one: DataType, other: DataType): Option[DataType] = (one, other) match {
     case (NullType, _) | (FloatType, DoubleType) => Some(other)
     case (a: DecimalType, b: DecimalType) =>

@@ -4,11 +4,11 @@ import org.apache.arrow.vector.types.pojo.ArrowType
 import org.apache.spark.unsafe.Platform
 import org.arrowipc.spark.Plan.Layout._
 
-/** Proves that what the values of a batch refer to is there: the rules of `validate="full"`. */
+/** Checks that everything that the values of a batch refer to exists: the rules of `validate="full"`. */
 private[spark] object Validator {
   private final val INLINE = 12
 
-  /** Prove a column and all below it; sizes are known to be right. */
+  /** Check a column and all its children, after `checkSizes`. */
   def check(column: Column): Unit = {
     column.plan.layout match {
       case FIXED => if (column.plan.dictionary != null) checkIndices(column)
@@ -39,14 +39,14 @@ private[spark] object Validator {
     }
   }
 
-  /** Offsets rise from at least 0 to at most `limit`; an empty array may leave out its one offset. */
+  /** Refuse offsets that are negative, decrease or exceed `limit`; an empty array may lack its only offset. */
   private def checkOffsets(column: Column, limit: Long): Unit = if (column.address(1) != 0) {
     val wide = column.plan.layout == VAR64 || column.plan.layout == LIST64
     val base = column.address(1)
     var before, bad, i = 0L
     while (i <= column.length) {
       val each = if (wide) Platform.getLong(null, base + 8 * i) else Platform.getInt(null, base + 4 * i).toLong
-      bad |= each | each - before // negative once one of them is
+      bad |= each | each - before // negative if an offset is, or if it is less than the one before
       before = each
       i += 1
     }
@@ -116,7 +116,7 @@ private[spark] object Validator {
     if (!isAscii(column.address(2) + first, column.offset(column.length) - first)) {
       var row = 0L
       while (row < column.length) {
-        // What lies under a null is not text that anybody reads.
+        // The bytes of a null are never read as text.
         if (!column.isNull(row) && !isUtf8(column.address(2) + column.offset(row), column.count(row))) {
           throw column.fault(s"row $row is not UTF-8")
         }
@@ -127,7 +127,7 @@ private[spark] object Validator {
 
   private def checkViews(column: Column): Unit = {
     val text = isText(column)
-    // Views may overlap, so what is read of them is bounded: by what honest views add up to.
+    // Views may share bytes, so the bytes that are read are bounded: by several times what unshared views need.
     var budget = 8 * column.size.drop(2).sum + 64 * column.length
     var row = 0L
     while (row < column.length) {
@@ -145,7 +145,7 @@ private[spark] object Validator {
     }
   }
 
-  /** Where the bytes of a view lie that has not room for them itself. */
+  /** The address of a view's bytes if they are not in the view itself; refuse a view of bytes that do not exist. */
   private def viewed(column: Column, row: Long, view: Long, size: Int): Long = {
     if (size < 0) throw column.fault(s"row $row is a view of $size bytes")
     val buffer = Platform.getInt(null, view + 8)
@@ -160,7 +160,7 @@ private[spark] object Validator {
     data
   }
 
-  /** Of memory, or of an array and a place in it as [[Platform]] counts. */
+  /** Whether bytes are ASCII: `start` is an address, or for an array `base`, an offset as [[Platform]] counts. */
   def isAscii(start: Long, size: Long, base: AnyRef = null): Boolean = {
     val end = start + size
     var seen = 0L
@@ -176,7 +176,7 @@ private[spark] object Validator {
     (seen & 0x8080808080808080L) == 0
   }
 
-  /** RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
+  /** Whether bytes are UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF. */
   def isUtf8(start: Long, size: Long): Boolean = {
     val end = start + size
     var at = start

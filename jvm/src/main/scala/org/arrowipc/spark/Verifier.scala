@@ -5,15 +5,15 @@ import org.arrowipc.spark.ArrowIpcException.{Format, Limit}
 import org.arrowipc.spark.Verifier._
 
 /**
- * Proves a FlatBuffer before Arrow Java's classes follow its offsets: they read whatever an offset leads to, and take
- * what a broken table seems to leave out for its default.
+ * Checks a FlatBuffer before Arrow Java's classes follow its offsets: they read whatever an offset points to, and
+ * return defaults for the fields that a broken table seems to lack.
  */
 private[spark] final class Verifier private (buffer: ByteBuffer) {
   private[this] val bytes = buffer.slice().order(ByteOrder.LITTLE_ENDIAN)
   private[this] val size = bytes.limit
-  /** Every table has an offset of 4 bytes that leads to it, unless those are shared. */
+  /** How many tables may still be visited: each has an offset of 4 bytes, unless tables are shared. */
   private[this] var left = size / 4
-  /** What vectors and texts may take together: a writer may share some of them. */
+  /** The bytes that vectors and strings may still take: 4 times the buffer's, as writers may share some of them. */
   private[this] var room = 4L * size
 
   private def root(kind: Table): Unit = {
@@ -47,7 +47,7 @@ private[spark] final class Verifier private (buffer: ByteBuffer) {
     }
   }
 
-  /** The byte of the field before a union's, which tells its member; 0 where it is absent. */
+  /** The type tag of a union, which is the field before it; 0 if that field is absent. */
   private def tag(table: Int, slot: Int): Int = short(slot) match {
     case 0 => 0
     case offset => bytes.get(table + offset) & 255
@@ -67,14 +67,14 @@ private[spark] final class Verifier private (buffer: ByteBuffer) {
       for (at <- first until end by 4) table(target(at, kind), many.table(), depth + 1)
   }
 
-  /** Where the offset at a place leads to; there are 4 bytes. */
+  /** Where the offset at `place` points to; at least 4 bytes are there. */
   private def target(place: Int, kind: Table): Int = {
     val found = place + (bytes.getInt(place) & 0xffffffffL)
     prove(place < found && found <= size - 4, kind, place)
     found.toInt
   }
 
-  /** The first element of a vector. */
+  /** Where the first element of a vector is. */
   private def vector(place: Int, each: Int, kind: Table): Int = {
     val at = target(place, kind)
     val count = bytes.getInt(at)
@@ -96,12 +96,12 @@ private[spark] object Verifier {
   def footer(bytes: ByteBuffer): Unit = new Verifier(bytes).root(Footer)
 
   private val Shared = "the metadata describes more than its bytes hold: its parts are shared"
-  /** One table lies above a schema. */
+  /** The depth of the deepest fields: Message or Footer has depth 0, Schema 1, its fields 2. */
   private val MostDepth = ReadOptions.DEPTH + 1
 
   private final class Table(val name: String, val fields: Field*)
 
-  /** What lies at a field's place: `width` bytes, which may be an offset. */
+  /** A field of a table: `width` bytes, which may be an offset. */
   private sealed abstract class Field(val width: Int, val name: String, val required: Boolean)
   private final class Scalar(width: Int) extends Field(width, "", false)
   private final class One(name: String, val table: Table, required: Boolean = false) extends Field(4, name, required)

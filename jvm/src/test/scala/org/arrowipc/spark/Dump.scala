@@ -18,22 +18,22 @@ import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /**
- * Reads the files that are named line by line and says how it went, for tests.
+ * Reads files, whose names are lines of stdin, and prints one answer for each, for tests.
  *
- * A line has a path and options, parted by tabs; `schema` among them is Spark's JSON of the columns wanted,
- * `with` another file whose schema is to be merged with its own, and `values=true` asks for the values. The
- * answers are `ok ROWS`, `ok [[value, ...], ...]` or `error CLASS: message`, behind the milliseconds of processor time
- * that the file took and the peak of the process's memory in KiB. Rows are copied out of the batches as Spark does it.
+ * A line has a path and options, separated by tabs. The option `schema` is Spark's JSON of the wanted columns, `with`
+ * names another file whose schema is merged with that of the path, and `values=true` asks for the values. The
+ * answers are `ok ROWS`, `ok [[value, ...], ...]` or `error CLASS: message`, after the milliseconds of processor time
+ * that the file took and the peak of the process's memory in KiB. Rows are copied out of the batches as in Spark.
  */
 object Dump {
   private val MEMORY = 512L << 20
-  /** Of a batch so many rows are copied, and of a file so many batches read. */
+  /** How many rows of a batch are copied at most, and how many batches of a file are read. */
   private val ROWS = 100
   private val BATCHES = 100
 
   def main(arguments: Array[String]): Unit = {
     val out = new PrintStream(System.out, true, UTF_8)
-    // Where Spark has TIME the Python side gives it, in whatever session.
+    // If Spark has TIME, the Python side returns it in all sessions.
     SQLConf.get.setConfString("spark.sql.timeType.enabled", SparkTypes.TIME.isSuccess.toString)
     for (line <- fromInputStream(System.in)(UTF_8).getLines()) {
       val start = used
@@ -43,13 +43,13 @@ object Dump {
     }
   }
 
-  /** Milliseconds of the processors, which are as many on a machine that has much else to do. */
+  /** Milliseconds of processor time, which does not depend on the machine's other load. */
   private def used: Long = ProcessHandle.current.info.totalCpuDuration.get.toMillis
 
   private def attempt(line: Array[String]): String =
     try {
       val asked = line.tail.map(_.split("=", 2)).map(pair => pair(0) -> pair(1)).toMap
-      // Its close fails where a reader leaves memory behind.
+      // Closing the allocator fails if a reader has not freed its memory.
       "ok " + Using.resource(new RootAllocator(MEMORY))(read(line(0), asked, _))
     } catch {
       case error: Throwable => s"error ${error.getClass.getSimpleName}: ${error.getMessage}"
@@ -103,7 +103,7 @@ object Dump {
     case DoubleType => s""""${java.lang.Double.doubleToRawLongBits(row.getDouble(at)).toHexString}""""
     case BinaryType => s""""${HexFormat.of.formatHex(row.getBinary(at))}""""
     case _: StringType => s""""${row.getUTF8String(at).toString.replace("\\", "\\\\").replace("\"", "\\\"")}""""
-    // The rows of Spark's vectors do not get it as what it is.
+    // `get` of the rows of Spark's vectors does not support TIME.
     case time if time.typeName.startsWith("time(") => row.getLong(at).toString
     case _ => row.get(at, of).toString
   }

@@ -16,7 +16,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * SELECT topic, arrowipc.`compression=zstd`.to_arrow(collect_list(struct(id, name))) FROM prices GROUP BY topic
  * }}}
  *
- * It has no tables, and says so to Spark, which then finds the file of arrowipc.`path`.
+ * The catalog has no tables, and says so to Spark, which then reads arrowipc.`path` as a file.
  */
 final class ArrowIpcCatalog extends FunctionCatalog with TableCatalog {
   import ArrowIpcCatalog._
@@ -52,7 +52,7 @@ private object ArrowIpcCatalog {
   private final val PAYLOAD = "binary column"
 }
 
-/** A function of one column, of the types that `make` takes. */
+/** A function of one column, whose type must be one that `make` accepts. */
 private final class Unbound(function: String, takes: String, make: PartialFunction[DataType, ScalarFunction[_]])
     extends UnboundFunction {
   override def name: String = function

@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.{Expression, ExpressionInfo, Ex
 
 /**
  * For `spark.sql.extensions`: functions of the catalog under short names, `from_arrow(payload, 'id bigint')` and
- * `to_arrow(rows)`, with a map of options as a last argument.
+ * `to_arrow(rows)`; the last argument may be a map of options.
  */
 final class ArrowIpcExtensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {

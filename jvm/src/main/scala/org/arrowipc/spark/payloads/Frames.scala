@@ -7,12 +7,12 @@ import net.jpountz.xxhash.XXHashFactory
 import org.apache.arrow.flatbuf.CompressionType
 import org.apache.spark.unsafe.Platform.{BYTE_ARRAY_OFFSET => BASE, putInt}
 
-/** Makes frames of bytes in memory that is kept for the next. */
+/** Compresses bytes into frames, and keeps the memory of its codec for the next frame. */
 private[payloads] abstract class Frames(val codec: Byte) extends AutoCloseable {
-  /** Most bytes that a frame of so many takes. */
+  /** The most bytes that a frame of `size` bytes takes. */
   def bound(size: Int): Long
 
-  /** Compress bytes of one array into another; how many they are then. */
+  /** Compress bytes of one array into another; return the size of the frame. */
   def compress(from: Array[Byte], start: Int, size: Int, into: Array[Byte], place: Int, room: Int): Int
 
   override def close(): Unit = ()
@@ -30,7 +30,7 @@ private[payloads] object Frames {
     override def close(): Unit = context.close()
   }
 
-  /** Frames of blocks that do not need each other, without checksums. */
+  /** LZ4 frames of independent blocks, without checksums of blocks and content. */
   final class Lz4s extends Frames(CompressionType.LZ4_FRAME) {
     private val compressor = LZ4Factory.fastestInstance.fastCompressor
 
@@ -57,7 +57,7 @@ private[payloads] object Frames {
 
   private object Lz4 {
     final val BLOCK = 4 << 20
-    /** The magic number, a version with blocks of 4 MiB that are independent, and the sum of that. */
+    /** The magic number, the descriptor of independent blocks of 4 MiB, and its checksum. */
     val HEAD: Array[Byte] = {
       val head = Array[Byte](0x04, 0x22, 0x4D, 0x18, 0x60, 0x70, 0)
       head(6) = (XXHashFactory.fastestInstance.hash32.hash(head, 4, 2, 0) >> 8).toByte

@@ -14,9 +14,9 @@ import org.apache.spark.unsafe.types.UTF8String
 import scala.util.Using
 
 /**
- * `from_arrow(payload)`: the rows of each payload as an array of structs, which Spark calls from generated code.
+ * `from_arrow(payload)` returns the rows of each payload as an array of structs. Spark calls it from generated code.
  *
- * In a task an array lasts until the function is called again, as the rows of Spark's own operators do.
+ * In a task, an array is valid until the function is called again, like the rows of Spark's own operators.
  */
 private[spark] final class FromArrow(schema: StructType, options: PayloadOptions, text: Seq[String])
     extends ScalarFunction[ArrayData] {
@@ -30,7 +30,7 @@ private[spark] final class FromArrow(schema: StructType, options: PayloadOptions
   override def resultType: ArrayType = ArrayType(element, containsNull = false)
   override def name: String = NAME
   override def canonicalName: String = (text :+ NAME).mkString("arrowipc.", ".", "")
-  /** In plans, and in the names of columns. */
+  /** The name in plans, and in the names of columns. */
   override def toString: String = NAME
   override def hashCode: Int = text.hashCode
   override def equals(other: Any): Boolean = other match {
@@ -40,7 +40,7 @@ private[spark] final class FromArrow(schema: StructType, options: PayloadOptions
 
   override def produceResult(input: InternalRow): ArrayData = invoke(input.getBinary(0))
 
-  /** The method that Spark calls, by its name. */
+  /** Spark finds and calls this method by its name. */
   def invoke(cell: Array[Byte]): ArrayData = {
     val context = TaskContext.get()
     if (context == null) {
@@ -51,7 +51,7 @@ private[spark] final class FromArrow(schema: StructType, options: PayloadOptions
     }
   }
 
-  /** Outside of tasks, as where Spark folds constants, nothing is kept and the rows are a copy. */
+  /** Decode outside of tasks, for example when Spark folds constants: nothing is kept, and the rows are a copy. */
   private def alone(cell: Array[Byte]): ArrayData = Using.Manager { use =>
     val decoder = use(new PayloadDecoder(schema, options, use(new RootAllocator(ReadOptions.PAYLOAD_BYTES))))
     attempt(s"column '${options.column}'")(decoder.rows(cell)) match {
@@ -69,9 +69,9 @@ private[spark] final class FromArrow(schema: StructType, options: PayloadOptions
     case error: ArrowIpcException => FileBatches.named(where, HELP)(throw error)
   }
 
-  /** What a task has. */
+  /** The state of one task. */
   private final class Running(val context: TaskContext) {
-    // Before the listener below: what a task registers last is called first when it ends.
+    // `memoryOf` must register its listener before the one below: the last listener of a task is called first.
     private val decoder = new PayloadDecoder(schema, options, memoryOf(context))
     private var row = -1L
     context.addTaskCompletionListener[Unit] { _ =>
@@ -92,7 +92,7 @@ private[spark] object FromArrow {
   private final val HELP = "; on_error=\"null\" gives null for such payloads, and decode_payloads(on_error=\"skip\") " +
     "leaves them out"
 
-  /** The memory of each task that runs, which all of its functions share. */
+  /** The memory of each running task, which all of its functions share. */
   private[payloads] val memories = new ConcurrentHashMap[Long, RootAllocator]
 
   private def memoryOf(context: TaskContext): RootAllocator = {
@@ -108,7 +108,7 @@ private[spark] object FromArrow {
     }
   }
 
-  /** A schema as DDL or JSON, and options such as `prefix=5`. */
+  /** Make the function from a schema as DDL or JSON, and options such as `prefix=5`. */
   def apply(texts: Seq[String]): FromArrow = {
     val schema = texts.headOption.getOrElse(throw new ArrowIpcException.Usage(
       "from_arrow needs a schema: arrowipc.`id bigint, name string`.from_arrow(payload)"))
@@ -116,7 +116,7 @@ private[spark] object FromArrow {
     new FromArrow(wanted.asInstanceOf[StructType], optionsOf(texts.tail), texts)
   }
 
-  /** Texts of the form `name=value`. */
+  /** Parse options of the form `name=value`. */
   def optionsOf(texts: Seq[String]): PayloadOptions = new PayloadOptions(pairsOf(texts))
 
   def pairsOf(texts: Seq[String]): Map[String, String] = texts.map(_.split("=", 2) match {

@@ -8,19 +8,19 @@ import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.Platform.{BYTE_ARRAY_OFFSET => BASE, putDouble, putFloat, putShort}
 import org.arrowipc.spark.ArrowIpcException.{Limit, Usage}
 
-/** The values of one field: a place in each row, or in arrays that hold them one behind the other. */
+/** The values of one field: each is at the place `at(i)` of `holders(i)`, a row or an array of elements. */
 private[payloads] final class Cells(
     val holders: Array[SpecializedGetters], places: Array[Int], place: Int, val count: Int) {
   def at(i: Int): Int = if (places == null) place else places(i)
 
-  /** A holder that is not there is a null above. */
+  /** Whether a value is null; its holder is null if its parent is. */
   def isNull(i: Int): Boolean = holders(i) == null || holders(i).isNullAt(at(i))
 }
 
-/** Writes the values of one field, and those of the fields below it. */
+/** Writes the values of one field and of its children; `numbers` are those of its node and its first buffer. */
 private[payloads] abstract class Layout(numbers: (Int, Int)) {
   private val node = numbers._1
-  /** The number of the first of its buffers. */
+  /** The number of its first buffer. */
   protected val first: Int = numbers._2
 
   def write(draft: Draft, cells: Cells): Unit = {
@@ -35,12 +35,12 @@ private[payloads] abstract class Layout(numbers: (Int, Int)) {
     values(draft, cells, nulls > 0)
   }
 
-  /** Write what is behind the validity; what is null may have any value. */
+  /** Write the buffers after the validity bitmap; null rows may have any value. */
   protected def values(draft: Draft, cells: Cells, nulls: Boolean): Unit
 }
 
 private[payloads] object Layout {
-  /** The layout of a type; `number` takes how many buffers a field has, and gives its numbers: see [[Layout]]. */
+  /** The layout of a type; `number` takes a field's count of buffers, and returns its numbers for [[Layout]]. */
   def of(dataType: DataType, path: String, invalidText: String, number: Int => (Int, Int)): Layout = {
     def below(dataType: DataType, name: String) = of(dataType, s"$path.$name", invalidText, number)
     dataType match {
@@ -67,7 +67,7 @@ private[payloads] object Layout {
     }
   }
 
-  /** A bit for each of so many values; the place of the first. */
+  /** Write a bit for each of `count` values; return where they begin. */
   private def bits(draft: Draft, count: Int, isSet: Int => Boolean): Int = {
     val place = draft.zeros((count + 7L) / 8)
     var i = 0
@@ -93,7 +93,7 @@ private[payloads] object Layout {
     def apply(draft: Draft, place: Int, holder: SpecializedGetters, at: Int): Unit
   }
 
-  /** Values of so many bytes. */
+  /** Values of `width` bytes. */
   private final class Words(numbers: (Int, Int), width: Int, put: Put) extends Layout(numbers) {
     override protected def values(draft: Draft, cells: Cells, nulls: Boolean): Unit = {
       val place = if (nulls) draft.zeros(cells.count.toLong * width) else draft.take(cells.count.toLong * width)
@@ -118,7 +118,7 @@ private[payloads] object Layout {
     }
   }
 
-  /** Offsets, and the bytes of the values behind them. */
+  /** Values of variable size: their offsets and their bytes. */
   private abstract class Spans(numbers: (Int, Int)) extends Layout(numbers) {
     override protected def values(draft: Draft, cells: Cells, nulls: Boolean): Unit = {
       val offsets = draft.take(4L * (cells.count + 1L))
@@ -154,7 +154,7 @@ private[payloads] object Layout {
       value.writeToMemory(draft.bytes, BASE + place)
     }
 
-    /** Spark lets texts be any bytes, Arrow only UTF-8. */
+    /** Refuse texts that are not UTF-8: Spark allows any bytes, and Arrow does not. */
     override protected def check(draft: Draft, start: Int, cells: Cells, nulls: Boolean): Unit =
       if (invalidText == "error" && !Validator.isAscii(BASE + start, draft.end - start, draft.bytes)) {
         for (i <- 0 until cells.count if !nulls || !cells.isNull(i)) {
@@ -201,7 +201,7 @@ private[payloads] object Layout {
     }
   }
 
-  /** Write the offsets of lists of these lengths; how many elements they have in all. */
+  /** Write the offsets of lists of these lengths; return the number of all elements. */
   private def offsets(draft: Draft, number: Int, lengths: Array[Int]): Int = {
     val place = draft.take(4L * (lengths.length + 1L))
     draft.putInt(place, 0)

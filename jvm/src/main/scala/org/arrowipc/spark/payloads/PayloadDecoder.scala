@@ -11,8 +11,8 @@ import org.arrowipc.spark.ArrowIpcException.{Limit, Usage}
 import org.arrowipc.spark.vectors.{Vector, Vectors}
 
 /**
- * Decodes cells that hold a stream, a file, or bare messages of a schema that was given: one after the other, in memory
- * that all of them use. What becomes of a cell lasts until the next one is decoded.
+ * Decodes cells that hold a stream, a file, or bare messages of a given schema: one after the other, in memory that
+ * is reused. The rows of a cell are valid until the next cell is decoded.
  */
 private[payloads] final class PayloadDecoder(wanted: StructType, options: PayloadOptions, memory: BufferAllocator)
     extends AutoCloseable {
@@ -24,7 +24,7 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
   private val decoder = new MessageDecoder(options.read)
   private var reader: BatchReader = _
   private val found = new Vectors.Rows(whole)
-  /** Of the schemas that cells began with, the last first. */
+  /** The schemas with which cells began, the last used one first. */
   private val known = new ArrayBuffer[Known]
   private val given: Known = if (options.schema.isEmpty) null else {
     val schema = IpcFile.open(new Source.Cell(options.schema, 0), options.read).schema
@@ -38,7 +38,7 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
     val source = new Source.Copied(cell, from, slabs.take(cell.length - from))
     val (file, projection) = open(cell, from, source)
     file.fault.foreach(fault => throw fault.error)
-    // Spark's generated code copies all rows of a cell before it hands on the first.
+    // Spark's generated code copies all rows of a cell before it passes on the first.
     val most = if (options.read.validate) COPIED_BYTES + COPIED_TIMES * source.size else Long.MaxValue
     reader = new BatchReader(file, projection, decoder, slabs, memory, most)
     val batches = new Array[ColumnarBatch](file.batches.length)
@@ -74,7 +74,7 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
 
   private def projectionOf(schema: Schema): Projection = {
     val projection = new Projection(schema, fields, options.read, "the payload")
-    // More likely a payload of another kind than one without values.
+    // A payload without any of the fields is more likely of another kind than a payload without values.
     if (!projection.isFound && fields.nonEmpty) throw new Usage(
       s"the payload has no column '${fields.head.name}'; its columns are ${projection.whole.columns.map(_.path)
         .take(20).mkString("'", "', '", "'")}")
@@ -109,14 +109,14 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
 }
 
 private object PayloadDecoder {
-  /** Of more schemas than these, or longer ones, payloads are planned anew. */
+  /** How many schemas are kept, and the bytes of their messages; payloads of other schemas are planned each time. */
   private final val MOST_SCHEMAS = 64
   private final val MOST_BYTES = 4L << 20
-  /** The rows of a payload may take so many bytes, and so many times those of the payload. */
+  /** The rows of a payload may take COPIED_BYTES, plus COPIED_TIMES the bytes of the payload. */
   private final val COPIED_BYTES = 256L << 20
   private final val COPIED_TIMES = 64L
 
-  /** The message of a schema, and what is planned for it. */
+  /** A schema, its message, and the projection that is planned for it. */
   private final class Known(val message: Array[Byte], val schema: Schema, val projection: Projection) {
     def begins(cell: Array[Byte], from: Int): Boolean = cell.length - from >= message.length &&
       util.Arrays.equals(cell, from, from + message.length, message, 0, message.length)

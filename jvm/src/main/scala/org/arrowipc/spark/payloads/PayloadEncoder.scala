@@ -17,10 +17,10 @@ import org.apache.spark.unsafe.Platform.{BYTE_ARRAY_OFFSET => BASE}
 import org.arrowipc.spark.ArrowIpcException.Limit
 
 /**
- * Encodes rows as streams of one batch, one after the other, in memory that all of them use.
+ * Encodes rows as streams of one batch, one after the other, in memory that is reused.
  *
- * All that is before the values is made once. It has the same length in every payload, so a field's values are written
- * where they stay, and then their number, nulls and places into the header before them.
+ * All bytes before the values are made once. They have the same length in every payload, so a field's values are
+ * written to their final place, and then its length, null count and buffers into the header before them.
  */
 private[payloads] final class PayloadEncoder(schema: StructType, options: EncodeOptions) extends AutoCloseable {
   private val fields = {
@@ -34,14 +34,14 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
   }
   private var nodes, buffers = 0
   private val columns = schema.fields.map(field => Layout.of(field.dataType, field.name, options.invalidText, number))
-  /** What a payload begins with: the message of the schema, if it has one, and that of a batch. */
+  /** The first bytes of each payload: the Schema message, if it has one, and the metadata of the batch's message. */
   private val head = (if (options.withSchema) PayloadEncoder.message(fields) else Array.empty[Byte]) ++ header()
   private val draft, packed = new Draft(head)
-  /** Where the header has what. */
+  /** Places in `head`: of the number of rows, the length of the body, the first node and the first buffer. */
   private var rowsAt, bodyAt, nodesAt, buffersAt = 0
   locate()
 
-  /** The next numbers of a field and of its first buffer. */
+  /** Take the next number of a node and of a first buffer, for a field with `count` buffers. */
   private def number(count: Int): (Int, Int) = {
     val own = (nodes, buffers)
     nodes += 1
@@ -49,7 +49,7 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
     own
   }
 
-  /** The message of a batch, padded, with zeros for all that is different in each. */
+  /** The padded metadata of a batch's message, with placeholders for everything that differs between payloads. */
   private def header(): Array[Byte] = {
     val builder = new FlatBufferBuilder
     flatbuf.RecordBatch.startNodesVector(builder, nodes)
@@ -60,7 +60,7 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
     val buffersVector = builder.endVector()
     val codec = if (frames == null) 0 else flatbuf.BodyCompression.createBodyCompression(builder, frames.codec, 0)
     flatbuf.RecordBatch.startRecordBatch(builder)
-    flatbuf.RecordBatch.addLength(builder, 1) // a zero would be left out
+    flatbuf.RecordBatch.addLength(builder, 1) // the builder would leave out a zero
     flatbuf.RecordBatch.addNodes(builder, nodesVector)
     flatbuf.RecordBatch.addBuffers(builder, buffersVector)
     if (frames != null) flatbuf.RecordBatch.addCompression(builder, codec)
@@ -83,21 +83,21 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
     draft.begin(nodesAt, buffersAt)
   }
 
-  /** The payload of rows; one that is null has nulls alone. */
+  /** Encode rows as one payload; a null row has only nulls. */
   def encode(rows: Array[SpecializedGetters]): Array[Byte] = {
     draft.reset()
     for (i <- columns.indices) columns(i).write(draft, new Cells(rows, null, i, rows.length))
     draft.putLong(rowsAt, rows.length)
     val whole = if (frames == null) draft else compressed()
     whole.putLong(bodyAt, whole.end - head.length)
-    if (options.withSchema) whole.putLong(whole.take(8), 0xffffffffL) // the end of a stream
+    if (options.withSchema) whole.putLong(whole.take(8), 0xffffffffL) // the end marker of a stream
     val payload = util.Arrays.copyOf(whole.bytes, whole.end)
     draft.shrink()
     packed.shrink()
     payload
   }
 
-  /** The same with the buffers compressed, those of them that are smaller then. */
+  /** Copy `draft` with compressed buffers; those that would not be smaller are stored as they are. */
   private def compressed(): Draft = {
     packed.reset()
     System.arraycopy(draft.bytes, 0, packed.bytes, 0, head.length)
@@ -136,7 +136,7 @@ private object PayloadEncoder {
   }
 }
 
-/** The bytes of a payload as far as it is written, in an array that grows. */
+/** The bytes of a payload that are written so far, in an array that grows. */
 private[payloads] final class Draft(head: Array[Byte]) {
   var bytes: Array[Byte] = util.Arrays.copyOf(head, head.length + Draft.LEAST)
   var end: Int = head.length
@@ -149,12 +149,12 @@ private[payloads] final class Draft(head: Array[Byte]) {
 
   def reset(): Unit = end = head.length
 
-  /** Give back what few payloads need. */
+  /** Replace an array that is larger than most payloads need. */
   def shrink(): Unit = if (bytes.length > head.length + Draft.KEPT) {
     bytes = util.Arrays.copyOf(bytes, head.length + Draft.LEAST)
   }
 
-  /** The place of so many bytes more. */
+  /** Append `size` bytes of any content; return where they begin. */
   def take(size: Long): Int = {
     val place = end
     if (size > bytes.length - place) grow(place + size)
@@ -171,14 +171,14 @@ private[payloads] final class Draft(head: Array[Byte]) {
     }
   }
 
-  /** Zeros up to the next multiple of 8. */
+  /** Append zeros up to the next multiple of 8. */
   def pad(): Unit = {
     val from = end
     take(-from & 7)
     util.Arrays.fill(bytes, from, end, 0.toByte)
   }
 
-  /** So many bytes, which are zero. */
+  /** Append `size` zeros; return where they begin. */
   def zeros(size: Long): Int = {
     val place = take(size)
     util.Arrays.fill(bytes, place, end, 0.toByte)
@@ -190,7 +190,7 @@ private[payloads] final class Draft(head: Array[Byte]) {
     putLong(nodesAt + 16 * number + 8, nulls)
   }
 
-  /** All that was taken from a place on is a buffer. */
+  /** Write into the header that the bytes from a place on are a buffer, and pad it. */
   def buffer(number: Int, from: Int): Unit = {
     putLong(buffersAt + 16 * number, from - head.length)
     putLong(buffersAt + 16 * number + 8, end - from)
@@ -205,6 +205,6 @@ private[payloads] final class Draft(head: Array[Byte]) {
 private object Draft {
   private final val LEAST = 4096
   private final val KEPT = 4 << 20
-  /** Of an array in the JVM. */
+  /** The most bytes of an array in the JVM. */
   private final val MOST = Int.MaxValue - 15L
 }

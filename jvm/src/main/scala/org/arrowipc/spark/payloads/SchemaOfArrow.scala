@@ -6,7 +6,7 @@ import org.apache.spark.sql.connector.catalog.functions.ScalarFunction
 import org.apache.spark.sql.types.{BinaryType, DataType, StringType}
 import org.apache.spark.unsafe.types.UTF8String
 
-/** `schema_of_arrow(payload)`: Spark's schema of a payload, as JSON, which `from_arrow` takes. */
+/** `schema_of_arrow(payload)` returns Spark's schema of a payload as JSON, which `from_arrow` takes. */
 private[spark] final class SchemaOfArrow(options: PayloadOptions) extends ScalarFunction[UTF8String] {
   override def inputTypes: Array[DataType] = Array(BinaryType)
   override def resultType: DataType = StringType
@@ -14,10 +14,10 @@ private[spark] final class SchemaOfArrow(options: PayloadOptions) extends Scalar
 
   override def produceResult(input: InternalRow): UTF8String = invoke(input.getBinary(0))
 
-  /** The method that Spark calls, by its name. */
+  /** Spark finds and calls this method by its name. */
   def invoke(cell: Array[Byte]): UTF8String = if (cell == null) null else try {
     FileBatches.named(s"column '${options.column}'") {
-      // Of the metadata, which are read where they are.
+      // Only metadata are read, so the cell is not copied.
       val source = new Source.Cell(cell, Math.min(options.prefix, cell.length))
       UTF8String.fromString(SparkTypes.schema(IpcFile.open(source, options.read).schema, options.read).json)
     }

@@ -10,10 +10,10 @@ import org.apache.spark.sql.types._
 import scala.util.Using
 
 /**
- * `to_arrow(rows)`: the structs of each array as a stream of one batch, which Spark calls from generated code. A struct
- * is one row, and a struct of nothing but rows, as Python makes it of a column, is those rows.
+ * `to_arrow(rows)` returns the structs of each array as a stream of one batch. Spark calls it from generated code. A
+ * struct is one row; a struct whose only field has rows, as Python makes it from one column, is those rows.
  *
- * @param given the type of the argument, which is to be one that [[ToArrow.of]] takes
+ * @param given the type of the argument, which [[ToArrow.of]] must have accepted
  */
 private[spark] final case class ToArrow private (given: DataType, text: Seq[String])
     extends ScalarFunction[Array[Byte]] {
@@ -30,7 +30,7 @@ private[spark] final case class ToArrow private (given: DataType, text: Seq[Stri
   override def resultType: DataType = BinaryType
   override def name: String = NAME
   override def canonicalName: String = (text :+ NAME).mkString("arrowipc.", ".", s"(${given.catalogString})")
-  /** In plans, and in the names of columns. */
+  /** The name in plans, and in the names of columns. */
   override def toString: String = NAME
 
   override def produceResult(input: InternalRow): Array[Byte] = given match {
@@ -39,7 +39,7 @@ private[spark] final case class ToArrow private (given: DataType, text: Seq[Stri
     case struct: StructType => invoke(input.getStruct(0, struct.length))
   }
 
-  /** The method that Spark calls, by its name. */
+  /** Spark finds and calls this method by its name. */
   def invoke(rows: ArrayData): Array[Byte] = if (rows == null) null else {
     val holders = new Array[SpecializedGetters](rows.numElements)
     var i = 0
@@ -50,7 +50,7 @@ private[spark] final case class ToArrow private (given: DataType, text: Seq[Stri
     encode(holders)
   }
 
-  /** The same for structs. */
+  /** The same method for structs. */
   def invoke(row: InternalRow): Array[Byte] =
     if (row == null || isWrapped && row.isNullAt(0)) null
     else if (!isWrapped) encode(Array(row))
@@ -81,14 +81,14 @@ private[spark] object ToArrow {
   final val NAME = "to_arrow"
   final val TAKES = "array of structs, or one struct"
 
-  /** The function for arguments of a type; none for types of another kind. */
+  /** The function for arguments of a type; None if the type has no rows. */
   def of(given: DataType, text: Seq[String]): Option[ToArrow] = rowOf(unwrapped(given)).map { row =>
     row.foreach(field => check(field.dataType, field.name))
     unique(row, "the payload")
     ToArrow(given, text)
   }
 
-  /** What the rows are, all columns of which may be null. */
+  /** The type of the rows, with all columns nullable; None if a type has no rows. */
   private def rowOf(dataType: DataType): Option[StructType] = dataType match {
     case ArrayType(row: StructType, _) => rowOf(row)
     case row: StructType => Some(StructType(row.map(field => StructField(field.name, field.dataType))))
@@ -117,7 +117,7 @@ private[spark] object ToArrow {
       s"column '$path' has the Spark type ${other.simpleString}, which payloads cannot hold; $words")
   }
 
-  /** What to write for types that payloads cannot hold; none for those that they can. */
+  /** Advice for a type that payloads cannot hold; None for other types. */
   private def instead(dataType: DataType, path: String): Option[String] = dataType match {
     case _: YearMonthIntervalType => Some("pyarrow could not read it; write its months as a number: " +
       s"extract(YEAR FROM $path) * 12 + extract(MONTH FROM $path)")

@@ -4,7 +4,7 @@ package vectors
 import java.math.{BigDecimal, RoundingMode}
 import org.apache.spark.sql.types._
 
-/** Numbers of one type as those of another that the schema asks for, each of them checked. */
+/** Values of one type as another type that the schema asks for; each value is checked. */
 private[spark] final class Cast(target: DataType, values: Vector, path: String)
     extends Vectors.Elsewhere(target, values.length) {
   private[this] val natural = values.dataType
@@ -12,7 +12,7 @@ private[spark] final class Cast(target: DataType, values: Vector, path: String)
   override protected def at(row: Int): Int = row
   override protected def in(row: Int): Vector = values
 
-  /** The value as a number with a point, of the natural types that are exact. */
+  /** The exact value as a decimal, if the natural type is an integer or decimal. */
   private def exact(row: Int): BigDecimal = natural match {
     case decimal: DecimalType => values.getDecimal(row, decimal.precision, decimal.scale).toJavaBigDecimal
     case _ => BigDecimal.valueOf(whole(row))
@@ -61,7 +61,7 @@ private[spark] final class Cast(target: DataType, values: Vector, path: String)
     case _ => whole(row) << 64 - 8 * target.defaultSize >> 64 - 8 * target.defaultSize == whole(row)
   }
 
-  /** Whether so many bits, one of them the sign, hold a value, or it is the power of two next to them. */
+  /** Whether signed integers of `bits` bits hold the value, or it is the next power of two, which is exact, too. */
   private def fits(row: Int, bits: Int): Boolean = {
     val found = whole(row)
     found << 64 - bits >> 64 - bits == found || found == 1L << bits - 1
@@ -71,7 +71,7 @@ private[spark] final class Cast(target: DataType, values: Vector, path: String)
 private[spark] object Cast {
   private val Day = 86400000000L
 
-  /** Whether numbers of one type can become numbers of another. */
+  /** Whether values of one type can be cast to another. */
   def possible(natural: DataType, target: DataType): Boolean = (natural, target) match {
     case (ByteType | ShortType | IntegerType | LongType, _: NumericType) => true
     case (FloatType, DoubleType) | (DateType, TimestampNTZType) => true

@@ -8,11 +8,11 @@ import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.Platform
 import org.arrowipc.spark.vectors.Converters.Converter
 
-/** Plans once per schema how each column becomes the vector that Spark wants, and marks what is to be read. */
+/** Plans once per schema how each column becomes the vector that Spark wants, and marks the columns to read. */
 private[spark] final class Converters(options: ReadOptions) {
   private[this] val dictionaries = mutable.HashMap.empty[(Plan.Whole, DataType), Converter]
 
-  /** How a column becomes values of a type. */
+  /** Return the function that makes a vector of type `target` from a column; mark the column as wanted. */
   def plan(from: Plan, target: DataType, path: String): Converter = {
     from.wanted = true
     val meaning = SparkTypes.meaning(from.field, options)
@@ -81,7 +81,7 @@ private[spark] final class Converters(options: ReadOptions) {
     column => new Vectors.Struct(target, column, members.map(_(column)), required)
   }
 
-  /** Where each field of a struct is below a column, and how it is made of that column; -1: nowhere, and of nulls. */
+  /** For each field of a struct, its position below a column (-1: none, so nulls), and its converter from that. */
   private def members(from: Plan, names: collection.Seq[String], target: StructType, path: String, kind: String)
       : Array[(Int, Converter)] = {
     val children = new Names(names)
@@ -134,7 +134,7 @@ private[spark] final class Converters(options: ReadOptions) {
     else if (Cast.possible(natural, target)) column => new Cast(target, convert(column), from.path)
     else throw mismatch(from, target, path)
 
-  /** An interval as a struct of its numbers, and of nulls for fields that it has not. */
+  /** Convert an interval to a struct of its numbers; other fields are null. */
   private def interval(from: Plan, natural: StructType, target: StructType, path: String): Converter = {
     val members = target.fields.map { field =>
       val i = natural.fields.indexWhere(_.name.equalsIgnoreCase(field.name))
@@ -146,14 +146,14 @@ private[spark] final class Converters(options: ReadOptions) {
     column => new Vectors.Struct(target, column, members.map(_(column)), required)
   }
 
-  /** Whether values are bytes, which Spark has as text and as binary. */
+  /** Whether values are bytes, which can be read as text and as binary. */
   private def isBytes(kind: ArrowType): Boolean = kind match {
     case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View | _: ArrowType.Binary |
         _: ArrowType.LargeBinary | _: ArrowType.BinaryView | _: ArrowType.FixedSizeBinary => true
     case _ => false
   }
 
-  /** The vector of a type's own Spark type. */
+  /** Return the converter to a type's natural Spark type. */
   private def own(kind: ArrowType, target: DataType): Converter = kind match {
     case _: ArrowType.Bool => column => new Vectors.Bits(target, column)
     case int: ArrowType.Int if !int.getIsSigned => column => new Numbers.Unsigned(target, column)
@@ -169,9 +169,9 @@ private[spark] final class Converters(options: ReadOptions) {
   }
 
   private def time(kind: ArrowType, target: DataType): Converter = {
-    // Spark's TIME counts nanoseconds, of which it keeps whole microseconds; the others count microseconds.
+    // Spark's TIME counts nanoseconds, but only whole microseconds; its other types count microseconds.
     val unit = if (kind.isInstanceOf[ArrowType.Time]) 1000L else 1L
-    // A TIME is less than a day; a bigint need not be.
+    // A TIME must be less than a day; a bigint may be more.
     val clock = unit > 1 && target != LongType
     val exact = options.nanoseconds != "truncate"
     SparkTypes.unit(kind) match {
@@ -203,12 +203,12 @@ private[spark] object Converters {
       row => Platform.getInt(null, base + 4L * row)
     } else row => if (column.isNull(row)) -1 else column.index(row).toInt
 
-  /** Where the rows of one code are in a union's member. */
+  /** Return the function from a union's row to that of the member with type code `code`; -1 for rows of others. */
   private def tagged(tags: Long, code: Int, dense: Boolean, offsets: Long): Int => Int = row =>
     if (Platform.getByte(null, tags + row) != code) -1
     else if (dense) Platform.getInt(null, offsets + 4L * row) else row
 
-  /** The run that a row lies in: mostly that of the row before, or the next. */
+  /** Finds the run that contains a row: the run of the previous row is tried first. */
   private final class Runs(ends: Column) extends (Int => Int) {
     private[this] var run = 0
 

@@ -8,9 +8,9 @@ import org.apache.spark.sql.types.{DataType, DateType, Decimal, DecimalType}
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Values of Arrow types that Spark has under another form, made into Spark's one by one. */
+/** Vectors of values that Spark stores in another form than Arrow: each is converted when Spark asks for it. */
 private[spark] object Numbers {
-  /** Integers without a sign, in the next wider type. */
+  /** Unsigned integers, in the next wider type. */
   final class Unsigned(target: DataType, column: Column) extends Vectors.Fixed(target, column, 0) {
     override def getShort(row: Int): Short = (getByte(row) & 0xff).toShort
     override def getInt(row: Int): Int = super.getShort(row) & 0xffff
@@ -45,8 +45,8 @@ private[spark] object Numbers {
   private val Day = 86400000000000L
 
   /**
-   * Counts of one unit of time as counts of another: days of milliseconds, microseconds of seconds, ...; `exact`: a
-   * count that is no whole number of the unit is an error; `clock`: one of a day and more is.
+   * Counts of one unit of time as counts of another: milliseconds as days, seconds as microseconds, and so on. If
+   * `exact`, a count that is not a whole number of the new unit is refused; if `clock`, one outside of a day.
    */
   final class Scaled(target: DataType, column: Column, times: Long, per: Long, exact: Boolean, clock: Boolean)
       extends Vectors.Fixed(target, column, 0) {
@@ -85,7 +85,7 @@ private[spark] object Numbers {
     }
   }
 
-  /** Decimals of any width and scale, with Spark's precision and scale; or as text, where they have more digits. */
+  /** Decimals of any width and scale, with Spark's precision and scale; or as text, if Spark has too few digits. */
   final class Decimals(target: DataType, column: Column) extends Vectors.Fixed(target, column, 0) {
     private[this] val width = column.plan.width
     private[this] val stored = column.plan.`type`.asInstanceOf[ArrowType.Decimal].getScale
@@ -109,7 +109,7 @@ private[spark] object Numbers {
         new BigDecimal(new BigInteger(bytes), stored)
       }
 
-    /** Whether the unscaled value is that of its first 8 bytes. */
+    /** Whether the first 8 bytes hold the whole unscaled value. */
     private def isLong(row: Int): Boolean = {
       val sign = getLong(row) >> 63
       var word = 8
@@ -117,7 +117,7 @@ private[spark] object Numbers {
       word >= width
     }
 
-    /** The unscaled value of one that fits 8 bytes, which are the first. */
+    /** The unscaled value from its first 8 bytes, if they hold it. */
     override def getLong(row: Int): Long = if (width == 4) super.getInt(row) else super.getLong(row)
 
     override def getDecimal(row: Int, precision: Int, scale: Int): Decimal =

@@ -6,16 +6,16 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarMap
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
- * A column as Spark reads it: views of a batch's memory, which is the reader's and lasts until its next batch.
+ * A column as Spark reads it: a view of a batch's memory, which the reader owns and keeps until its next batch.
  *
- * Vectors convert value by value, as Spark asks for them. What Spark cannot hold is found before that, by [[check]],
- * which asks for all. Where Spark interprets it asks for null rows, too: of those an object is null, a number
- * anything.
+ * Vectors convert each value when Spark asks for it. Before that, [[check]] has looked at all values, and refused those
+ * that Spark cannot hold. Interpreted code of Spark asks for the values of null rows, too: then an object is null, and
+ * a number may be anything.
  */
 private[spark] abstract class Vector(target: DataType, rows: Long) extends ColumnVector(target) {
   final val length: Int = math.min(rows, Int.MaxValue).toInt
 
-  /** Raise for the first value of some rows that Spark cannot hold. */
+  /** Raise an error for the first value of the rows [from, to) that Spark cannot hold. */
   def check(from: Int, to: Int): Unit = ()
 
   override def close(): Unit = ()

@@ -7,9 +7,9 @@ import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarArray, ColumnarMap
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
-/** The layouts that Spark reads where they lie: numbers, bits, texts, lists, structs, and rows of other vectors. */
+/** Vectors of layouts that Spark reads in place: numbers, bits, texts, lists, structs, and rows of other vectors. */
 private[spark] object Vectors {
-  /** What has a bitmap of its own. */
+  /** A vector with a validity bitmap of its own. */
   abstract class Leaf(target: DataType, column: Column) extends Vector(target, column.length) {
     private[this] val validity = column.validity()
 
@@ -19,7 +19,7 @@ private[spark] object Vectors {
     override protected final def countNulls(): Int = column.nulls.toInt
   }
 
-  /** Values of one width, or one member of values that have several, in the byte order and form of the JVM's own. */
+  /** Values of a fixed width in the JVM's byte order and form, or the part of each that begins at byte `member`. */
   class Fixed(target: DataType, column: Column, member: Int) extends Leaf(target, column) {
     private[this] val base = column.address(1) + member
     private[this] val stride = column.plan.width.toLong
@@ -153,14 +153,14 @@ private[spark] object Vectors {
     }
   }
 
-  /** A union: never null itself, one member of each row is not. */
+  /** A union: it is never null itself, and all but one member of each row are null. */
   final class Members(target: DataType, rows: Long, members: Array[Vector]) extends Vector(target, rows) {
     override def isNullAt(row: Int): Boolean = false
     override def getChild(ordinal: Int): ColumnVector = members(ordinal)
     override def check(from: Int, to: Int): Unit = members.foreach(_.check(from, to))
   }
 
-  /** Rows of which others take the place, as Spark looks through a type each time that a vector of it is made. */
+  /** A struct vector whose members are replaced, because Spark walks through the type of each new vector. */
   final class Rows(target: StructType) extends Vector(target, 0) {
     var members: Array[Vector] = Array.empty
 
@@ -168,7 +168,7 @@ private[spark] object Vectors {
     override def getChild(ordinal: Int): ColumnVector = members(ordinal)
   }
 
-  /** Nothing but nulls: of the null type, or a column that the file has not. */
+  /** Only nulls: of the null type, or of a column that the file does not have. */
   final class Nulls(target: DataType, rows: Long) extends Vector(target, rows) {
     override def isNullAt(row: Int): Boolean = true
     override protected def countNulls(): Int = length
@@ -177,9 +177,9 @@ private[spark] object Vectors {
       new Nulls(target.asInstanceOf[StructType].fields(ordinal).dataType, length)
   }
 
-  /** Rows of other vectors: where a row is, is found anew each time it is asked for. */
+  /** Rows of other vectors: the place of a row is found at each access. */
   abstract class Elsewhere(target: DataType, rows: Long) extends Vector(target, rows) {
-    /** In which row of [[in]] a row is; negative: it is null. */
+    /** The row of the vector [[in]] that has the value of a row; negative if it is null. */
     protected def at(row: Int): Int
     protected def in(row: Int): Vector
 
@@ -212,8 +212,8 @@ private[spark] object Vectors {
   }
 
   /**
-   * Rows that stand for rows of one other vector: of a dictionary, of runs, of a member of a union; negative ones for
-   * null. `whole`: all values have been checked, else those that a row stands for are still to be.
+   * Rows that refer to rows of another vector: to values of a dictionary, of runs, or of a union's member; a negative
+   * `index` is null. If `whole`, all values have been checked; else `check` checks those that rows refer to.
    */
   final class Taken(values: Vector, rows: Long, index: Int => Int, whole: Boolean)
       extends Elsewhere(values.dataType, rows) {
@@ -233,14 +233,14 @@ private[spark] object Vectors {
     }
   }
 
-  /** One vector behind the other, from some rows on: a dictionary and its deltas. */
+  /** Several vectors one after the other, which begin at rows `starts`: a dictionary and its deltas, or batches. */
   final class Joined private (target: DataType, parts: Array[Vector], starts: Array[Int], rows: Long)
       extends Elsewhere(target, rows) {
     def this(target: DataType, parts: Array[Vector], rows: Long) =
       this(target, parts, parts.scanLeft(0)(_ + _.length).init, rows)
 
     private def part(row: Int): Int = {
-      // Of parts that start alike all but the last are empty.
+      // If several parts start at the same row, all but the last of them are empty.
       var low = 0
       var high = starts.length - 1
       while (low < high) {
@@ -253,7 +253,7 @@ private[spark] object Vectors {
     override protected def at(row: Int): Int = row - starts(part(row))
     override protected def in(row: Int): Vector = parts(part(row))
 
-    /** Spark asks for the children of each row again. */
+    /** The children are kept, because Spark asks for them again for each row. */
     private[this] val children = mutable.HashMap.empty[Int, Vector]
 
     override def getChild(ordinal: Int): ColumnVector = children.getOrElseUpdate(ordinal, {
