@@ -459,6 +459,19 @@ def maps_of_nothing() -> Bomb:
     return one(forge.MAP, 1, [b"", i32(0, MOST_ROWS), b""], entries, nodes=[MOST_ROWS] * 3)
 
 
+@bomb
+def lists_of_nothing() -> Bomb:
+    """Rows that are lists of 2**31 - 1 structs without fields, or of lists of size 0."""
+    none = Table("FixedSizeList", listSize=0)
+    buffers = [b"", i32(0, MOST_ROWS), b"", b""]
+    return several(
+        {
+            "structs": one(forge.LIST, 1, buffers[:3], field("item", forge.STRUCT), nodes=[MOST_ROWS]),
+            "lists": one(forge.LIST, 1, buffers, field("item", none, field("item", forge.INT8)), nodes=[MOST_ROWS, 0]),
+        }
+    )
+
+
 # -- dictionaries --------------------------------------------------------------------------------------------
 
 

@@ -58,6 +58,8 @@ private[spark] object Expansion {
     val shared = plan.layout match {
       case NULL | VIEW | LIST_VIEW32 | LIST_VIEW64 | DENSE | RUN_END => true
       case FIXED => plan.width == 0 || plan.dictionary != null
+      case FIXED_LIST => plan.width == 0
+      case STRUCT => !plan.children.exists(_.wanted)
       case _ => false
     }
     val below: collection.Seq[Plan] = if (plan.dictionary != null) plan.dictionary.columns else plan.children
