@@ -54,7 +54,7 @@ cdef class Jobs:
     """The jobs of one call. Each thread in `run` takes the next job, until all are taken or one failed."""
     cdef int64_t n_jobs
     cdef int64_t taken
-    cdef int64_t failed     # a job that failed, the first one unless two did at the same time; n_jobs: none. Later ones are not begun
+    cdef int64_t failed     # a job that failed, after which none is begun; n_jobs: none did
     cdef int64_t active     # threads inside `run`
     # Set the number of jobs; none of them is taken yet.
     cdef void start(self, int64_t n_jobs) noexcept

@@ -155,7 +155,7 @@ def _cpus() -> int:
     return os.cpu_count() or 1
 
 
-class Turn:
+class HelperCall:
     """One call that is given to a helper thread. The caller can take it back until the helper begins it.
 
     The thread that acquires `_claim` makes the call, or takes it back. No thread waits for that lock, so that nothing
@@ -207,22 +207,22 @@ class Turn:
 
 #: The calls that wait for a helper, and the ids of the helper threads. An executor of the standard library would not
 #: do: if memory runs out in one of its threads before it has started, or at the end of a `with`, callers wait for ever.
-_turns: SimpleQueue[Turn] = SimpleQueue()
+_calls: SimpleQueue[HelperCall] = SimpleQueue()
 _helpers: list[int] = []
 
 
-def _help(turns: SimpleQueue[Turn]) -> None:
+def _help(calls: SimpleQueue[HelperCall]) -> None:
     while True:
         try:
-            turns.get()()
-        except BaseException:  # out of memory: the thread that asked takes the turn back
+            calls.get()()
+        except BaseException:  # out of memory: the thread that asked takes the call back
             continue
 
 
 def _forget_helpers() -> None:
     # A forked child has the list but not the threads, so that calls given to them would never be made.
-    global _turns
-    _turns = SimpleQueue()
+    global _calls
+    _calls = SimpleQueue()
     _helpers.clear()
 
 
@@ -230,33 +230,33 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_helpers)
 
 
-def ask(turn: Turn, helpers: int) -> None:
-    """Give a turn to the helper threads; start one more if there are fewer than `helpers`."""
+def ask(call: HelperCall, helpers: int) -> None:
+    """Give a call to the helper threads; start one more if there are fewer than `helpers`."""
     try:
         if len(_helpers) < helpers:
             # Two threads may get here at the same time: then there is one helper more than needed.
-            _helpers.append(start_new_thread(_help, (_turns,)))
+            _helpers.append(start_new_thread(_help, (_calls,)))
     except RuntimeError:
         pass  # no more threads can start, or the interpreter is shutting down: the existing helpers do all
     if _helpers:
-        _turns.put(turn)
+        _calls.put(call)
 
 
 def run_shared(run: Callable[[], None], n_jobs: int) -> None:
     """Call `run` in this thread and in helpers, at most once per processor and per job; wait for all calls."""
-    turns: list[Turn] = []
+    calls: list[HelperCall] = []
     helpers = min(_cpus(), n_jobs) - 1
     try:
         for _ in range(helpers):
-            turns.append(Turn(run))
-            ask(turns[-1], helpers)
+            calls.append(HelperCall(run))
+            ask(calls[-1], helpers)
     except (MemoryError, RuntimeError):
         pass  # no memory, or no lock: this thread and the helpers that were asked do all
     try:
         run()
     finally:
-        for turn in turns:
-            turn.end()
-    for turn in turns:
-        if turn.error is not None:
-            raise turn.error
+        for call in calls:
+            call.end()
+    for call in calls:
+        if call.error is not None:
+            raise call.error

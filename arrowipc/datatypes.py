@@ -1,11 +1,9 @@
 """The logical types of Arrow as immutable values, and the class for fields.
 
 Every table of Schema.fbs that describes a type is one small class here, with the same name. Parameters are checked when
-a type is made, so the format can express every type that exists. :mod:`arrowipc.types` is the public module: it has the
-classes, and factories.
+a type is made, so the format can express every type that exists. The public module is :mod:`arrowipc.types`.
 
-The classes are written by hand, because importing :mod:`dataclasses` and making thirty classes with it would take
-longer than ``import arrowipc``.
+The classes are written by hand: importing :mod:`dataclasses` and making thirty takes longer than ``import arrowipc``.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ class ExistingFile(Closing):
             self.last_batch = whole.get_batch(-1)
             self.num_dictionaries = whole.stats.num_dictionary_batches - whole.stats.num_dictionary_deltas
 
-    def tell(self, statistics: Any) -> None:
+    def add_statistics(self, statistics: Any) -> None:
         """Add the statistics of this file's batches to `statistics`, which the new footer will have."""
         from arrowipc.filters.statistics import entries_of
         from arrowipc.sources.file_statistics import file_statistics
@@ -155,7 +155,7 @@ class ExistingFile(Closing):
             known.close()
             raise
 
-    def copied(self, durable: bool) -> DescriptorSink:
+    def copy_to_new(self, durable: bool) -> DescriptorSink:
         """Copy everything up to `end` into a new file that will replace this one; return its sink."""
         opened = NewFile(self._path, durable)
         self._copied = True  # from now on `opened` closes the path
@@ -277,11 +277,11 @@ class ExistingStream:
 
     def sink(self) -> DescriptorSink:
         """Return a sink that writes the next messages."""
-        sink = DescriptorSink(self._file.fileno(), self._name, self.end, self._ask)
+        sink = DescriptorSink(self._file.fileno(), self._name, self.end, self._prepare_descriptor)
         sink.behind = self
         return sink
 
-    def _ask(self) -> int:
+    def _prepare_descriptor(self) -> int:
         number = self._file.fileno()
         if self._check_name().st_size != os.lseek(number, 0, os.SEEK_CUR):
             raise OSError(errno.ESTALE, "somebody else wrote to the stream or cut it short", self._name)

@@ -8,7 +8,7 @@ from _thread import RLock
 from arrowipc._core import Source
 from arrowipc.arguments import Initialized, check_flag, check_integer, columns_of, integer_of, is_filled, items_of
 from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
-from arrowipc.decode.stream_decoder import StreamDecoder, bare, stream_of
+from arrowipc.decode.stream_decoder import StreamDecoder, new_without_init, stream_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, room_for
@@ -388,7 +388,7 @@ def open_stream(
     """
     if type(source) is bytes and options is None and follow is False and timeout is None and memory_map is True:
         # The same as `__init__`, in fewer calls.
-        reader = bare(RecordBatchStreamReader)
+        reader = new_without_init(RecordBatchStreamReader)
         reader._closed = False
         reader._file = None
         reader._source = source

@@ -58,16 +58,16 @@ class IndexedStreamReader(RecordBatchFileReader):
     def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
         options = read_options(keywords)
         self._remember(options, source)
-        self._enter(source, options, StreamDecoder(**options.decoding()), None)
+        self._make_index(source, options, StreamDecoder(**options.decoding()), None)
 
     @classmethod
     def of_stream(cls, source: Any, limits: Limits | None, stream: StreamDecoder) -> Self:
         """Return a reader of all batches of `source` that decodes as `stream`, which has read its schema, does."""
         self = object.__new__(cls)
-        self._enter(source, read_options({"limits": limits}), StreamDecoder(limits=limits), stream)
+        self._make_index(source, read_options({"limits": limits}), StreamDecoder(limits=limits), stream)
         return self
 
-    def _enter(self, source: Any, options: ReadOptions, stream: StreamDecoder, like: StreamDecoder | None) -> None:
+    def _make_index(self, source: Any, options: ReadOptions, stream: StreamDecoder, like: StreamDecoder | None) -> None:
         """Open the source and find its messages. Decode batches with the options of `like`, if given, or `stream`."""
         self._begin(source, options, b"")
         try:

@@ -244,7 +244,7 @@ class RecordBatchFileWriter(_Writer):
             )
         options = _continued(existing, None if schema is None else as_schema(schema), options)
         pairs = metadata or existing.metadata.pairs
-        self._start(existing.copied(options.durable), None, options, True, pairs, existing)
+        self._start(existing.copy_to_new(options.durable), None, options, True, pairs, existing)
 
     @property
     def metadata(self) -> KeyValueMetadata:

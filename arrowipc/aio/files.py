@@ -7,7 +7,7 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.aio.off_loop import LARGE, look, off_loop
+from arrowipc.aio.off_loop import LARGE, off_loop, retrieve_exception
 from arrowipc.aio.streams import AsyncReader
 from arrowipc.arguments import described, integer_of, items_of
 from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, footer_range
@@ -302,7 +302,7 @@ class AsyncFileReader(AsyncReader):
         task = asyncio.get_running_loop().create_task(self._get(i))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(look)
+        task.add_done_callback(retrieve_exception)
         return task
 
     async def close(self) -> None:

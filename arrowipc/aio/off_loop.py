@@ -25,11 +25,11 @@ MOST_AT_ONCE = 64  # most tasks of one turn
 def start(function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
     """Begin a call in another thread; its result and errors may be ignored."""
     job = asyncio.get_running_loop().run_in_executor(turns().workers, function, *arguments)
-    job.add_done_callback(look)
+    job.add_done_callback(retrieve_exception)
     return job
 
 
-def look(job: asyncio.Future[Any]) -> None:
+def retrieve_exception(job: asyncio.Future[Any]) -> None:
     """Read the exception of a future, so that asyncio does not log that it was never retrieved."""
     if not job.cancelled():
         job.exception()

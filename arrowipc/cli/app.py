@@ -109,7 +109,7 @@ def run(arguments: list[str]) -> int:
             stream.reconfigure(errors="backslashreplace")  # for characters that the terminal's encoding lacks
     code = 0
     try:
-        code = _outcome(arguments)
+        code = _run_command(arguments)
         sys.stdout.flush()
     except OSError as error:
         code = 141 if isinstance(error, BrokenPipeError) else code or _failed(error, None)
@@ -118,7 +118,7 @@ def run(arguments: list[str]) -> int:
     return code
 
 
-def _outcome(arguments: list[str]) -> int:
+def _run_command(arguments: list[str]) -> int:
     """Run a command, print the error that it raises, and return the exit code."""
     try:
         if "_ARROWIPC_COMPLETE" in os.environ:

@@ -11,7 +11,7 @@ import click
 import arrowipc as ipc
 from arrowipc.cli.foreign import FORMATS, format_of
 from arrowipc.cli.recover import searched
-from arrowipc.cli.sources import about, again, for_shell, size_of
+from arrowipc.cli.sources import about, for_shell, seekable_source, size_of
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
 from arrowipc.errors import ArrowIpcError, UnsupportedError, printable, showable
 
@@ -42,7 +42,7 @@ def check(file: str, strict: bool, as_json: bool) -> None:
     {"resync", "batches", "rows"}: what `arrowipc recover` saves, with --resync or without}.
     """
     with about(file):
-        data = again(file)
+        data = seekable_source(file)
         with Progress("checking", size_of(file)) as progress:
             report = checked(data, progress.reach)
     if as_json:

@@ -9,7 +9,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.cli.outputs import checked_output, codec_option, output_options
-from arrowipc.cli.sources import about, again, for_shell, sink, size_of
+from arrowipc.cli.sources import about, for_shell, seekable_source, sink, size_of
 from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line, say_note
 from arrowipc.errors import ArrowIpcError, FormatError, printable
 
@@ -36,7 +36,7 @@ def recover(
     choice: Any = None if output is None else checked_output(output, kind, force, [file], ("file", "stream"))
     target = None if output is None else sink(output)
     with about(file), Progress("recovering", size_of(file)) as progress:
-        data = again(file)
+        data = seekable_source(file)
         try:
             if target is None:
                 with ipc.recover(data, resync=resync) as reader:

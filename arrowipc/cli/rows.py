@@ -16,7 +16,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.cli.outputs import checked_output, named_batches, output_options, write_batches
-from arrowipc.cli.sources import about, again, is_gzip, source
+from arrowipc.cli.sources import about, is_gzip, seekable_source, source
 from arrowipc.cli.terminal import (
     FILE,
     FINE_JSON,
@@ -88,7 +88,7 @@ def _opened(
                 tested = found.select(columns_tested(filters, found.schema))
             found = found if chosen is None else found.select(chosen)
         else:
-            data = again(file) if anywhere else source(file)
+            data = seekable_source(file) if anywhere else source(file)
             found = stack.enter_context(ipc.open(data, columns=chosen, index=anywhere))
             if conditions:
                 filters = from_text(conditions, (whole := stack.enter_context(ipc.open(data))).schema)

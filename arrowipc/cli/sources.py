@@ -123,7 +123,7 @@ def _unpacked(packed: Any) -> memoryview[int]:
         return whole(file, True)
 
 
-def again(path: str) -> Any:
+def seekable_source(path: str) -> Any:
     """Like `source`, but for reading at any position and more than once: a pipe is copied to disk."""
     from arrowipc.sources.source import whole
 

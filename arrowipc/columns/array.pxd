@@ -13,7 +13,7 @@ cdef class Compiled:
 
 # Give a compiled class the metaclass of `Hints`, which its compiled base keeps it from inheriting. Then dir() of the
 # class lists only attributes that exist.
-cdef int list_what_exists(type compiled) except -1
+cdef int set_hints_metaclass(type compiled) except -1
 
 @cython.final
 cdef class Array(Compiled):
@@ -37,5 +37,5 @@ cdef Array as_array(object data)
 # Whether an argument is one index, or offers the Arrow C interfaces; the arguments max_values, and offset and length.
 cpdef bint is_integer(object i) except -1
 cpdef bint is_foreign(object data)
-cdef int64_t given(object max_values) except? -1
+cdef int64_t parse_max_values(object max_values) except? -1
 cpdef tuple clip(object offset, object length, int64_t available)

@@ -38,7 +38,7 @@ cdef class Compiled:
     """The first base of `Array`. Cython requires that it is compiled; Python classes may only follow it."""
 
 
-cdef int list_what_exists(type compiled) except -1:
+cdef int set_hints_metaclass(type compiled) except -1:
     metaclass = type(Hints)
     Py_INCREF(metaclass)
     Py_SET_TYPE(compiled, metaclass)
@@ -335,7 +335,7 @@ cdef class Array(Compiled, Nested):
             If nanoseconds are no whole microseconds: :meth:`to_numpy` gives all digits.
         """
         return values(self.columns, self.index, self.offset, self.length,
-                      quota(given(max_values), extensions, maps_as_pydicts))
+                      quota(parse_max_values(max_values), extensions, maps_as_pydicts))
 
     def to_numpy(self, copy=False, *, zero_copy_only=None, writable=False, dtype=None):
         """Return the elements as a NumPy array.
@@ -464,7 +464,7 @@ cdef class Array(Compiled, Nested):
         return export_device_array(self, requested_schema, **kwargs)
 
 
-list_what_exists(Array)
+set_hints_metaclass(Array)
 
 
 cdef const char* buffer_format(const FieldPlan* f) noexcept:
@@ -572,7 +572,7 @@ def list_span(Array array not None):
     return first, last, hidden
 
 
-def stored_as(Array array, kind, buffers, int64_t count):
+def reinterpret(Array array, kind, buffers, int64_t count):
     """Return the first `count` elements as an array of `kind`, a type of the same width, over `buffers`."""
     check_native(array.columns, "looking at the stored integers")
     return column_of(kind, array.offset + count, buffers).slice(array.offset)
@@ -641,7 +641,7 @@ cdef Array as_array(object data):
 cdef int64_t MOST_VALUES = 2**56
 
 
-cdef int64_t given(object max_values) except? -1:
+cdef int64_t parse_max_values(object max_values) except? -1:
     """Return the quota that a caller asks for; for None AS_BACKED: the bytes of the columns decide."""
     if max_values is not None and not 0 <= integer_of("max_values", max_values) <= MOST_VALUES:
         raise UsageError(f"max_values must be 0 to 2**56, found {max_values}")

@@ -303,9 +303,9 @@ class Nested(Column):
         return elements.take([row for (start, end), ok in bounds if ok for row in range(start, end)])
 
     def _stored(self, kind: Any, buffers: list[Any], count: int) -> Array:
-        from arrowipc.columns.array import stored_as
+        from arrowipc.columns.array import reinterpret
 
-        return stored_as(self, kind, buffers, count)
+        return reinterpret(self, kind, buffers, count)
 
     def _starts(self: Any) -> list[int]:
         """Return where each list begins, and where the last one ends; of lists of fixed size, in `children`."""

@@ -31,14 +31,14 @@ cdef class Quota:
     cdef object finer           # FineTimes.make, or None
     cdef bint unheld            # some value is Unheld
     # `check` raises unless `count` more values are allowed; `take` counts them. `take_objects` counts lists or dicts of
-    # `words` slots, `take_bytes` the bytes of text, `enter` a level of nesting.
+    # `words` slots, `take_bytes` the bytes of text, `enter_level` a level of nesting.
     cdef int refuse(self, int64_t limit) except -1
     cdef int check(self, Columns columns, int64_t count) except -1
     cdef int take(self, Columns columns, int64_t count) except -1
     cdef int take_objects(self, Columns columns, int64_t count, int64_t words) except -1
     cdef int count_in(self, Columns columns) except -1
     cdef int take_bytes(self, Columns columns, int64_t size) except -1
-    cdef int enter(self) except -1
+    cdef int enter_level(self) except -1
 
 
 # A new quota; `max_values` may be AS_BACKED, the other arguments are those of `to_pylist`.

@@ -124,7 +124,7 @@ cdef class Quota:
             self.left += more
         return 0
 
-    cdef int enter(self) except -1:
+    cdef int enter_level(self) except -1:
         if self.depth >= MAX_NESTING:
             raise LimitError(f"values are nested deeper than {MAX_NESTING} levels")
         self.depth += 1
@@ -213,7 +213,7 @@ cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64
     q.take(columns, count)
     if count == 0:
         return []
-    q.enter()
+    q.enter_level()
     if layout == LAYOUT_NULL:
         out = [None] * count
     elif layout == LAYOUT_FIXED:
@@ -227,13 +227,13 @@ cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64
             q.take_bytes(columns, count * f.width)
             out = converted(q, columns, field, at, count)
     elif layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 or layout == LAYOUT_VIEW:
-        out = words(q, columns, field, at, count)
+        out = binaries(q, columns, field, at, count)
     elif layout == LAYOUT_BOOL:
         out = booleans(&columns.d, field, at, count)
     elif layout == LAYOUT_STRUCT:
         out = structs(q, columns, field, at, count)
     elif layout == LAYOUT_SPARSE or layout == LAYOUT_DENSE:
-        out = members(q, columns, field, at, count)
+        out = unions(q, columns, field, at, count)
     elif layout == LAYOUT_RUN_END:
         out = runs(q, columns, field, at, count)
     else:
@@ -642,7 +642,7 @@ cdef inline object text_of(const uint8_t* p, int64_t size):
     return PyUnicode_DecodeUTF8(<const char*> p, size, NULL)
 
 
-cdef list words(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
+cdef list binaries(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
     """Text and binary of the offset layouts and of views."""
     cdef const ColumnsData* d = &columns.d
     cdef const FieldPlan* f = &d.plan.fields[field]
@@ -806,7 +806,7 @@ cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid
     return out
 
 
-cdef list members(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
+cdef list unions(Quota q, Columns columns, int32_t field, int64_t at, int64_t count):
     """Values of unions. Rows that lie together in one child are read together; values of no row are not read."""
     cdef const ColumnsData* d = &columns.d
     cdef list out = []

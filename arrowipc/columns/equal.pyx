@@ -238,7 +238,7 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data
         return same_bits(p, i, r, j, count)
     if is_binary(layout):
-        return same_words(q, a, f, i, b, g, j, count)
+        return same_binary(q, a, f, i, b, g, j, count)
     if layout == LAYOUT_STRUCT:
         child = f + 1
         other = g + 1
@@ -250,7 +250,7 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
             other = b.d.plan.fields[other].end
         return True
     if is_union(layout):
-        return same_members(q, a, f, i, b, g, j, count)
+        return same_unions(q, a, f, i, b, g, j, count)
     if layout == LAYOUT_RUN_END:
         return same_runs(q, a, f, i, b, g, j, count)
     return same_lists(q, a, f, i, b, g, j, count)
@@ -305,8 +305,8 @@ cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const Columns
     return True
 
 
-cdef int same_words(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
-                    int64_t count) except -1:
+cdef int same_binary(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                     int64_t count) except -1:
     """Compare text and binary: sizes one by one, but the bytes of values that lie together at once."""
     cdef const uint8_t* p = NULL
     cdef const uint8_t* r = NULL
@@ -376,8 +376,8 @@ cdef int same_lists(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
                 b, twin, b.d.nodes[twin].offset + second, together)
 
 
-cdef int same_members(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
-                      int64_t count) except -1:
+cdef int same_unions(Comparison q, Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j,
+                     int64_t count) except -1:
     """Compare unions: rows must name the same child, and have equal values there."""
     cdef int64_t start = 0, other = 0, first = 0, second = 0, together = 0, k
     cdef int32_t child = 0, twin = 0, current = 0, current_twin = 0

@@ -12,7 +12,7 @@ from arrowipc._core cimport (
     Columns, DictionaryPlan, Memory, Plan, Recent, field_path, identity, limits_data, raise_fault,
 )
 from arrowipc.columns.array cimport (
-    STEP, Array, clip, dictionary_array, given, is_foreign, is_integer, list_what_exists, make_array,
+    STEP, Array, clip, dictionary_array, is_foreign, is_integer, make_array, parse_max_values, set_hints_metaclass,
 )
 from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder
 from arrowipc.columns.elements cimport (
@@ -413,7 +413,7 @@ cdef class RecordBatch(Columns, Tabular):
         return export_device_stream(plan_schema(self.plan), iter([self]), requested_schema, **kwargs)
 
 
-list_what_exists(RecordBatch)
+set_hints_metaclass(RecordBatch)
 
 
 def same_rows(RecordBatch batch not None, RecordBatch other not None, bint nan_equal):
@@ -505,12 +505,13 @@ def batches_to_pydict(batches, schema, max_values, extensions=None, maps_as_pydi
     names = schema.names
     if len(set(names)) < len(names):
         raise UsageError("to_pydict would lose columns whose name occurs twice; take them by index")
-    return dict(zip(names, made_values(batches, names, quota(given(max_values), extensions, maps_as_pydicts), -1)))
+    cdef Quota q = quota(parse_max_values(max_values), extensions, maps_as_pydicts)
+    return dict(zip(names, made_values(batches, names, q, -1)))
 
 
 def batches_to_pylist(batches, schema, max_values, extensions=None, maps_as_pydicts=None):
     """Rows of batches that have `schema`: dicts, or lists of (name, value) pairs where names repeat."""
-    cdef Quota q = quota(given(max_values), extensions, maps_as_pydicts)
+    cdef Quota q = quota(parse_max_values(max_values), extensions, maps_as_pydicts)
     rows = sum([len(batch) for batch in batches])
     for batch in batches:
         q.take(batch, len(batch))

@@ -392,10 +392,10 @@ class Tabular(_Rows):
 
         Raises FormatError if values are broken.
         """
-        from arrowipc.decode.from_buffers import prove
+        from arrowipc.decode.from_buffers import validate_full
 
         for batch in self._pieces() if check_flag("full", full) else ():
-            prove(batch)
+            validate_full(batch)
 
     def __narwhals_dataframe__(self) -> Any:
         from arrowipc.values.libraries import narwhals_frame

@@ -91,7 +91,7 @@ cdef class Taker:
     def __dealloc__(self):
         free(self.pool.data)
 
-    cdef uint8_t* room(self, int64_t elements, int64_t width) except NULL:
+    cdef uint8_t* allocate_values(self, int64_t elements, int64_t width) except NULL:
         """Memory for `elements` values of `width` bytes, which the copy keeps; small buffers share a block."""
         cdef int64_t size, whole
         cdef uint8_t* out
@@ -172,7 +172,7 @@ cdef class Taker:
         self.elements -= lists.total
         return 0
 
-    cdef int take_numbered(self, int32_t f, Chosen chosen) except -1:
+    cdef int take_by_element(self, int32_t f, Chosen chosen) except -1:
         """Take field `f` of a layout that is read element by element; its validity has been taken."""
         cdef int layout = self.plan.d.fields[f].layout
         cdef int64_t spread = chosen.count if chosen.numbers == NULL else 0
@@ -286,7 +286,7 @@ cdef class Taker:
         elif field.layout == LAYOUT_SPARSE:
             self.take_sparse(f, chosen)
         else:
-            self.take_numbered(f, chosen[0])
+            self.take_by_element(f, chosen[0])
         return 0
 
     cdef int take_children(self, int32_t f, Chosen* chosen) except -1:
@@ -313,7 +313,7 @@ cdef class Taker:
         return 0
 
     cdef uint8_t* put_bits(self, int32_t buffer, Chosen* chosen, bint valid) except NULL:
-        cdef uint8_t* out = self.room(bitmap_bytes(chosen.count), 1)
+        cdef uint8_t* out = self.allocate_values(bitmap_bytes(chosen.count), 1)
         cdef bint by_run = self.by_run(chosen, LONG)
         with nogil:
             if by_run:
@@ -325,7 +325,7 @@ cdef class Taker:
 
     cdef uint8_t* take_fixed(self, int32_t buffer, Chosen* chosen, int64_t width) except NULL:
         """Take values of `width` bytes."""
-        cdef uint8_t* out = self.room(chosen.count, width)
+        cdef uint8_t* out = self.allocate_values(chosen.count, width)
         cdef bint masked = self.mask != NULL and width in (1, 2, 4, 8) and self.plan.d.fields[chosen.root].parent < 0
         cdef bint by_run = not masked and self.by_run(chosen, LONG if width <= 8 else SHORT)
         with nogil:
@@ -342,7 +342,7 @@ cdef class Taker:
     cdef int take_spans(self, int32_t f, Chosen* chosen) except -1:
         """Take text, binary and lists."""
         cdef int32_t width = <int32_t> width_of(&self.plan.d.fields[f], 1)
-        cdef uint8_t* offsets = self.room(chosen.count + 1, width)
+        cdef uint8_t* offsets = self.allocate_values(chosen.count + 1, width)
         cdef Memory memory
         cdef int64_t* starts
         cdef int64_t total
@@ -379,7 +379,7 @@ cdef class Taker:
         if LAYOUTS[self.plan.d.fields[f].layout].n_children == 1:
             below = Chosen(f + 1, NULL, NULL, total, spans, n)
             return self.take_field(f + 1, &below)
-        out = self.room(total, 1)
+        out = self.allocate_values(total, 1)
         with nogil:
             copy_runs(out, 1, True, self.pieces, spans, n)
         return self.put(buffer + 1, out, total)
@@ -409,7 +409,7 @@ cdef class Taker:
         cdef uint8_t* out
         if LAYOUTS[self.plan.d.fields[f].layout].n_children and not self.has_numbers(f):
             return self.take_elements(f + 1, lists)
-        out = self.room(lists.total, unit)
+        out = self.allocate_values(lists.total, unit)
         with nogil:
             if unit == 1:   # as a constant, it is not multiplied in the loop
                 gather_data(out, 1, lists.ends - lists.width, lists.starts, lists.width, self.pieces, chosen)
@@ -454,8 +454,8 @@ cdef class Taker:
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
         cdef int32_t width = <int32_t> width_of(&self.plan.d.fields[f], 1)
         cdef int64_t n = chosen.count, total = 0, there = 0, k
-        cdef uint8_t* offsets = self.room(n, width)
-        cdef uint8_t* sizes = self.room(n, width)
+        cdef uint8_t* offsets = self.allocate_values(n, width)
+        cdef uint8_t* sizes = self.allocate_values(n, width)
         cdef Memory memory = Memory(self.n_pieces * sizeof(Run))
         cdef Run* parts = <Run*> memory.data
         cdef Fault fault
@@ -518,7 +518,7 @@ cdef class Taker:
         if field.layout == LAYOUT_BOOL:
             out = self.put_repeated(self.pieces.values, self.pieces.shift, times, n_times, n)
             return self.put(buffer + 1, out, bitmap_bytes(n))
-        out = self.room(n, width)
+        out = self.allocate_values(n, width)
         if width:
             with nogil:
                 repeat_words(out, self.pieces.values + self.pieces.shift * width, width, times, n_times)
@@ -526,7 +526,7 @@ cdef class Taker:
 
     cdef uint8_t* put_repeated(self, const uint8_t* bits, int64_t start, const int64_t* times, int64_t n_times,
                                int64_t n) except NULL:
-        cdef uint8_t* out = self.room(bitmap_bytes(n), 1)
+        cdef uint8_t* out = self.allocate_values(bitmap_bytes(n), 1)
         memset(out, 0, bitmap_bytes(n) + SLACK)
         with nogil:
             repeat_bits(out, bits, start, times, n_times)
@@ -559,8 +559,8 @@ cdef class Taker:
         cdef int64_t begins[128]
         cdef int32_t children[128]
         cdef const int8_t* ordinals = self.plan.d.codes + 128 * field.codes
-        cdef uint8_t* codes = self.room(n, 1)
-        cdef uint8_t* offsets = self.room(n, 4)
+        cdef uint8_t* codes = self.allocate_values(n, 1)
+        cdef uint8_t* offsets = self.allocate_values(n, 4)
         cdef Memory numbers = Memory(n * 8), homes = Memory(n * 4 if chosen.homes != NULL else 0)
         cdef int64_t* number = <int64_t*> numbers.data
         cdef int32_t* home = <int32_t*> homes.data
@@ -608,7 +608,7 @@ cdef class Taker:
             count = gather_runs(<int64_t*> begins.data, <int64_t*> numbers.data, <int32_t*> homes.data, self.pieces,
                                 chosen, f, &fault)
         self.check(count, &fault)
-        out = self.room(count, width)
+        out = self.allocate_values(count, width)
         for k in range(count):
             store_int(out, k, width, begin[k + 1] if k + 1 < count else n)
         self.d.nodes[f + 1] = Node(count, 0, 0)
@@ -627,7 +627,7 @@ cdef class Taker:
         cdef uint8_t* text
         cdef Fault fault
         cdef int found
-        views = self.room(n, 16)
+        views = self.allocate_values(n, 16)
         with nogil:
             found = gather_views(views, &used, self.pieces, chosen, f, &fault)
         self.check(found, &fault)
@@ -644,7 +644,7 @@ cdef class Taker:
                 self.pieces[k].base = self.n_pool - made.first
                 for i in range(self.pieces[k].limit):
                     extent = self.pieces[k].buffers[i]
-                    text = self.room(extent.size, 1)
+                    text = self.allocate_values(extent.size, 1)
                     with nogil:
                         if extent.size:
                             memcpy(text, extent.data, extent.size)
@@ -661,7 +661,7 @@ cdef class Taker:
         while done < chosen.count:
             end = fitting_views(views, done, chosen.count, &size)
             if size:
-                text = self.room(size, 1)
+                text = self.allocate_values(size, 1)
                 with nogil:
                     copy_texts(text, views, done, end, self.n_pool - first, self.pieces, chosen)
                 self.add_pool(Extent(text, size))

@@ -68,7 +68,7 @@ cdef class CodecPool:
     cdef list idle          # contexts that nobody uses
     # Take a context for one thread, and give it back. A context that met an error is not given back: resetting LZ4's
     # context does not remove everything that a failed frame left in it.
-    cdef CodecContext take(self)    # None: the codec needs no context
+    cdef CodecContext take_context(self)    # None: the codec needs no context
     cdef int give(self, CodecContext taken) except -1
 
 

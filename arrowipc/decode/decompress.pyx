@@ -21,7 +21,7 @@ from arrowipc.errors import FormatError, LimitError, UnsupportedError
 cdef enum:
     PREFIX = 8                      # bytes of the uncompressed length before each compressed buffer
     LZ4_EXPANSION = 255             # a byte of an LZ4 block yields at most this many
-    SPARE = 1 << 16                 # a buffer may always be so many bytes larger than its field's length requires
+    MOST_UNUSED = 1 << 16           # a buffer may always be so many bytes larger than its field's length requires
     LZ4_VERSION = 100               # LZ4F_VERSION
     WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
     WORTH_THREADS = 1 << 18         # bytes: below this, waking a thread costs more than it gives
@@ -93,8 +93,8 @@ cdef const char* check_zstd(const CodecFunctions* c, const uint8_t* data, int64_
     return NULL
 
 
-cdef int enter(Extent* extent, DecompressJob* job, int codec, const CodecFunctions* c, int64_t known,
-               const LimitsData* limits, Ledger* sums) noexcept nogil:
+cdef int read_buffer_prefix(Extent* extent, DecompressJob* job, int codec, const CodecFunctions* c, int64_t known,
+                            const LimitsData* limits, Ledger* sums) noexcept nogil:
     """Read one prefix: a raw or empty buffer is done here, a compressed one becomes `job`.
 
     `known` is the size that the field's length requires (-1: its values decide). `c` is NULL if the codec is missing.
@@ -123,8 +123,8 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, const CodecFunctio
         job.claim = <int64_t> stated if stated <= INT64_MAX else 0
     if codec == CompressionType_LZ4_FRAME and job.claim // LZ4_EXPANSION > job.stored:
         return REFUSED_EXPANSION
-    if (0 <= known < INT64_MAX - SPARE and job.claim > known + SPARE
-            and (job.claim - known - SPARE) // LZ4_EXPANSION > job.stored):
+    if (0 <= known < INT64_MAX - MOST_UNUSED and job.claim > known + MOST_UNUSED
+            and (job.claim - known - MOST_UNUSED) // LZ4_EXPANSION > job.stored):
         # Writers may leave unused bytes behind a slice, which compress well; a decompression bomb compresses better.
         return REFUSED_KNOWN
     if codec == CompressionType_LZ4_FRAME:
@@ -141,8 +141,8 @@ cdef int enter(Extent* extent, DecompressJob* job, int codec, const CodecFunctio
     return 0
 
 
-cdef int enter_all(ColumnsData* d, int codec, const CodecFunctions* c, DecompressJob* jobs, const LimitsData* limits,
-                   Ledger* sums) noexcept nogil:
+cdef int read_buffer_prefixes(ColumnsData* d, int codec, const CodecFunctions* c, DecompressJob* jobs,
+                              const LimitsData* limits, Ledger* sums) noexcept nogil:
     """Read all prefixes: raw and empty buffers are done, the others become jobs.
 
     If a claim is refused, return Refusal (not 0); the job at `sums.jobs` tells which buffer it was.
@@ -167,9 +167,9 @@ cdef int enter_all(ColumnsData* d, int codec, const CodecFunctions* c, Decompres
             jobs[sums.jobs].field = f
             jobs[sums.jobs].buffer = k
             jobs[sums.jobs].extent = extent
-            refusal = enter(&d.extents[extent], &jobs[sums.jobs], codec, c,
-                            size_needed(plan, k, d.nodes[f].length) if k < plan.n_buffers else -1,
-                            limits, sums)
+            refusal = read_buffer_prefix(&d.extents[extent], &jobs[sums.jobs], codec, c,
+                                         size_needed(plan, k, d.nodes[f].length) if k < plan.n_buffers else -1,
+                                         limits, sums)
             if refusal:
                 return refusal
     if not mul_overflows(sums.stored, limits.decompressed_ratio, &allowed):
@@ -206,7 +206,7 @@ cdef class CodecPool:
             found[i] = addresses.get(name, 0)
         memcpy(&self.c, found, sizeof(CodecFunctions))
 
-    cdef CodecContext take(self):
+    cdef CodecContext take_context(self):
         cdef CodecContext made
         with cython.critical_section(self):
             if self.idle:
@@ -349,7 +349,7 @@ cdef class DecompressJobs(Jobs):
         free(self.jobs)
 
     cdef int work(self) except -1:
-        cdef CodecContext taken = self.pool.take()
+        cdef CodecContext taken = self.pool.take_context()
         if self.claimed < WORTH_RELEASING:
             self.run(taken.state)
         else:
@@ -387,7 +387,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
         c = &work.pool.c
     except UnsupportedError:
         pass    # raised below, if a buffer is compressed
-    refusal = enter_all(&columns.d, codec, c, work.jobs, limits, &sums)
+    refusal = read_buffer_prefixes(&columns.d, codec, c, work.jobs, limits, &sums)
     if refusal:
         raise refuse(columns, codec, refusal, &work.jobs[sums.jobs], &sums, limits)
     if sums.jobs == 0:
@@ -626,7 +626,7 @@ cdef class Inflater:
             pool = pool_of(codec, False)
         except UnsupportedError:
             return 0    # the reader raises that
-        context = pool.take()
+        context = pool.take_context()
         self.taken[codec] = pool, context
         self.functions[codec], self.states[codec] = &pool.c, context.state
         return 0
@@ -640,7 +640,7 @@ cdef class Inflater:
         if not self.known[codec]:
             return DECODE_CODEC
         if (reserve_items(<void**> &self.jobs, &self.room, d.n_extents, sizeof(DecompressJob)) < 0
-                or enter_all(d, codec, c, self.jobs, limits, &sums)):
+                or read_buffer_prefixes(d, codec, c, self.jobs, limits, &sums)):
             return DECODE_BY_DECODER
         if sums.jobs == 0:
             return DECODED

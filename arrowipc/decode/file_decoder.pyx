@@ -11,7 +11,7 @@ from arrowipc._core cimport (
     Columns, Memory, Plan, Source, limits_data, open_batch, open_message, raise_fault, read_pairs,
 )
 from arrowipc.metadata.checksums cimport (
-    VERIFY_ALL, VERIFY_NOTHING, VERIFY_THERE, Checksum, check_sum, find_checksum, message_crc, says, verify_of,
+    VERIFY_ALL, VERIFY_NOTHING, VERIFY_THERE, Checksum, check_sum, find_checksum, has_crc, message_crc, verify_of,
 )
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.fault cimport FAULT_FLATBUFFER, FAULT_MISSING, Fault, fail_in
@@ -439,7 +439,7 @@ cdef class FileDecoder(BlockDecoder):
         if self.checksum.text != NULL and tail.size == MARKER_SIZE + footer.size + TAIL_SIZE:
             end.text = tail.data + MARKER_SIZE + (self.checksum.text - footer.data)
         if self.verify == VERIFY_THERE and (
-                end.text == NULL or not says(&end, message_crc(&end, tail.data, tail.size, NULL, 0))):
+                end.text == NULL or not has_crc(&end, message_crc(&end, tail.data, tail.size, NULL, 0))):
             return False
         check_sum(&end, tail.data, tail.size, NULL, 0, 1 + self.footer.batches.count + self.footer.dictionaries.count,
                   False)

@@ -80,12 +80,12 @@ cdef class Framer:
     cdef readonly bint has_sums     # the Schema message had a checksum
     cdef readonly bint closed       # the last message was the one that closes a stream with checksums
 
-    cdef int take(self, int64_t size) except -1
+    cdef int take_piece(self, int64_t size) except -1
     @cython.final
     cdef bint cut(self) noexcept
     cdef int advance(self) except -1                        # go to the next message; return Frame
     cdef int next_frame(self) except -1
-    cdef bint passes(self, int64_t number) except -1        # compare the checksum of the current message
+    cdef bint compare_checksum(self, int64_t number) except -1      # compare the checksum of the current message
     cdef bint is_unclosed(self) noexcept
     cdef int read_prefix(self) except -1
     cdef int poison(self, object error) except -1           # refuse all later calls after an error

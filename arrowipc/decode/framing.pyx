@@ -15,8 +15,8 @@ from arrowipc._core cimport (
     Memory, Source, export_bytes, limits_data, open_batch, open_message, raise_fault, read_pairs, window,
 )
 from arrowipc.metadata.checksums cimport (
-    SUM_DIGITS, VERIFY_ALL, VERIFY_THERE, Checksum, changed_byte, check_sum, closes_stream, counts, find_checksum,
-    message_crc, read_hex, says, sign_alone, verify_of,
+    SUM_DIGITS, VERIFY_ALL, VERIFY_THERE, Checksum, changed_byte, check_sum, closes_stream, find_checksum,
+    has_crc, has_number, message_crc, read_hex, sign_alone, verify_of,
 )
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_parts, stored_size
 from arrowipc.inline.fault cimport Fault
@@ -273,7 +273,7 @@ cdef class Framer:
         raise TruncatedError(f"the input ends inside the {PIECES[self.state]}: it needs {self.wanted:,} bytes "
                              f"and {have:,} are there{advice}")
 
-    cdef int take(self, int64_t size) except -1:
+    cdef int take_piece(self, int64_t size) except -1:
         """Point `piece` at the next `size` bytes, in one stretch, and return 1; or return 0: more input is needed."""
         cdef int64_t available, held
         self.wanted = size
@@ -324,7 +324,7 @@ cdef class Framer:
         """Read the marker and the size. 1: `wanted` is the metadata's size; 0: more input; 2: the end."""
         cdef int32_t word
         if self.state == STATE_PREFIX:
-            if not self.take(4):
+            if not self.take_piece(4):
                 if not self.last:
                     return FRAME_MORE
                 self.state = STATE_END
@@ -333,7 +333,7 @@ cdef class Framer:
             if word != -1:
                 return self._sized(word, "00000000")
             self.state = STATE_SIZE
-        if not self.take(4):
+        if not self.take_piece(4):
             return FRAME_MORE
         return self._sized(load_i32(self.piece), "FFFFFFFF 00000000")
 
@@ -385,7 +385,7 @@ cdef class Framer:
         """Go to the next message and return Frame; a message that only closes the stream is skipped."""
         cdef int found = FRAME_MESSAGE if self.cut() else self.next_frame()
         while (found == FRAME_MESSAGE and (self.verify or fb_field(&self.envelope.root, Message_custom_metadata, 4))
-               and self.passes(self.num_messages - 1)):
+               and self.compare_checksum(self.num_messages - 1)):
             found = FRAME_MESSAGE if self.cut() else self.next_frame()
         if found == FRAME_END and self.is_unclosed():
             raise TruncatedError(UNCLOSED)
@@ -396,7 +396,7 @@ cdef class Framer:
         return (self.num_messages and not self.closed
                 and (self.verify == VERIFY_ALL or self.verify == VERIFY_THERE and self.has_sums))
 
-    cdef bint passes(self, int64_t number) except -1:
+    cdef bint compare_checksum(self, int64_t number) except -1:
         """Compare the current message with its checksum if that is wanted; return whether it only closes the stream.
 
         `number`: of the message in its source, from 0; -1: unknown.
@@ -406,8 +406,8 @@ cdef class Framer:
         if self.envelope.kind == MessageHeader_Schema:
             self.has_sums = checksum.there
         elif (self.verify == VERIFY_THERE and not self.has_sums and checksum.text != NULL
-              and says(&checksum, message_crc(&checksum, self.metadata, self.metadata_size, self.body,
-                                              self.envelope.body_length))):
+              and has_crc(&checksum, message_crc(&checksum, self.metadata, self.metadata_size, self.body,
+                                                 self.envelope.body_length))):
             raise FormatError("its checksum is right, and the Schema message has none: that one has been damaged")
         if self.verify == VERIFY_ALL or self.verify == VERIFY_THERE and self.has_sums:
             if self.closed:
@@ -428,7 +428,7 @@ cdef class Framer:
             if found != FRAME_MESSAGE:
                 return found
         if self.state == STATE_METADATA:
-            if not self.take(self.wanted):
+            if not self.take_piece(self.wanted):
                 return FRAME_MORE
             self.metadata = self.piece
             self.metadata_size = self.wanted
@@ -439,7 +439,7 @@ cdef class Framer:
             self.state = STATE_BODY
             self.wanted = self.envelope.body_length
         if self.state == STATE_BODY:
-            if not self.take(self.wanted):
+            if not self.take_piece(self.wanted):
                 return FRAME_MORE
             self.body = self.piece
             self.body_owner = self.piece_owner
@@ -870,9 +870,9 @@ cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* lim
                 or message.body_length > cut.rest_size):
             return False
         find_checksum(&message.root, Message_custom_metadata, &checksum)
-        if (checksum.text == NULL or not counts(&checksum, number)
-                or not says(&checksum, message_crc(&checksum, cut.metadata, cut.metadata_size, cut.rest,
-                                                   message.body_length))):
+        if (checksum.text == NULL or not has_number(&checksum, number)
+                or not has_crc(&checksum, message_crc(&checksum, cut.metadata, cut.metadata_size, cut.rest,
+                                                      message.body_length))):
             return False
         number += 1
         data = cut.rest + message.body_length
@@ -891,8 +891,8 @@ def checksum_of(Message message not None, bint verified=False):
         return None
     if verified:
         message.join()
-        if not says(&checksum, message_crc(&checksum, message.metadata_bytes, message.metadata_size,
-                                           message.body_bytes, message.envelope.body_length)):
+        if not has_crc(&checksum, message_crc(&checksum, message.metadata_bytes, message.metadata_size,
+                                              message.body_bytes, message.envelope.body_length)):
             return None
     return (read_hex(checksum.text), closes_stream(&message.envelope, &checksum),
             read_hex(checksum.text + SUM_DIGITS))

@@ -10,7 +10,7 @@ from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.limits import Limits
 from arrowipc.schemas import Schema
 
-def prove(columns: Columns) -> None: ...
+def validate_full(columns: Columns) -> None: ...
 def from_buffers(
     schema: Schema,
     length: SupportsIndex,

@@ -102,7 +102,7 @@ cdef int add_parts(Array array, list nodes, list buffers, list variadic, list di
     return 0
 
 
-def prove(Columns columns not None):
+def validate_full(Columns columns not None):
     """See `RecordBatch.validate`."""
     validate_whole(columns, level_of("full"))
 

@@ -56,7 +56,7 @@ cdef int scan_messages(StreamIndex index, const uint8_t* data, int64_t start, in
         if found == FRAME_END:
             return SCAN_END
         if found == FRAME_MORE:
-            return SCAN_MORE if start + size < index.size and hopeful(data + at, size - at, index) else SCAN_BROKEN
+            return SCAN_MORE if start + size < index.size and can_complete(data + at, size - at, index) else SCAN_BROKEN
         head = cut.rest - data - at
         if (open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
                 or message.body_length > index.size - index.next - head):
@@ -97,8 +97,8 @@ cdef inline bint has_room(StreamIndex index) noexcept nogil:
             and index.dictionaries.capacity - index.dictionaries.size >= Block_SIZE)
 
 
-cdef bint hopeful(const uint8_t* data, int64_t size, StreamIndex index) noexcept nogil:
-    """Whether more bytes can complete the prefix and metadata that begin at `data`."""
+cdef bint can_complete(const uint8_t* data, int64_t size, StreamIndex index) noexcept nogil:
+    """Whether more bytes can complete the prefix and metadata at `data`; then raise `index.head` to their size."""
     cdef int32_t word
     cdef int64_t prefix = 4
     if size < 4:
@@ -181,8 +181,8 @@ cdef class StreamIndex:
             if opens(window.data + at, window.size - at, &self.limits, &cut, &message, True):
                 there = self.size - self.next - (cut.rest - window.data - at)
                 if message.body_length > there:
-                    raise TruncatedError(f"{where}: the input ends inside the body of this {kind_name(message.kind)}: it "
-                                         f"needs {message.body_length:,} bytes and {there:,} are there "
+                    raise TruncatedError(f"{where}: the input ends inside the body of this {kind_name(message.kind)}: "
+                                         f"it needs {message.body_length:,} bytes and {there:,} are there "
                                          "(arrowipc.recover() reads up to here)")
                 raise FormatError(f"{where}: the table of this {kind_name(message.kind)} is broken")
             framer.feed(window.part(at, window.size - at), True)

@@ -15,7 +15,7 @@ cdef class StreamDecoder(Framer):
     cdef object take_next(self, int what)
     cdef tuple take_stored(self)
     cdef int begin(self) except -1
-    cdef int enter(self, Plan whole) except -1
+    cdef int open_schema(self, Plan whole) except -1
     cdef object take_event(self)
     cdef object event(self)
     cdef int check_order(self, int kind) except -1

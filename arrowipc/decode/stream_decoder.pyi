@@ -10,7 +10,7 @@ from arrowipc.schemas import Schema
 
 _T = TypeVar("_T")
 
-def bare(kind: type[_T]) -> _T: ...
+def new_without_init(kind: type[_T]) -> _T: ...
 def stream_of(
     data: ReadableBuffer,
     columns: Iterable[str | int] | str | int | None,

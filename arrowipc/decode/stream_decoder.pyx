@@ -99,10 +99,10 @@ verify=False)\n--\n\n
         """Read the schema message."""
         if self.envelope.body_length:
             raise FormatError(f"a Schema message has no body, this one has {self.envelope.body_length} bytes")
-        return self.enter(read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
-                                    self.metadata_owner, self.decoder.columns is not None))
+        return self.open_schema(read_plan(self.metadata, self.metadata_size, self.envelope.header.pos, &self.limits,
+                                          self.metadata_owner, self.decoder.columns is not None))
 
-    cdef int enter(self, Plan whole) except -1:
+    cdef int open_schema(self, Plan whole) except -1:
         self.decoder.open(whole)
         self.opened = True
         return 0
@@ -196,7 +196,7 @@ verify=False)\n--\n\n
             self.body_owner = message.body_owner
             self.num_messages += 1
             if self.verify:
-                self.passes(-1)
+                self.compare_checksum(-1)
             event = self.event()
             # From here on only the decoded batch may keep the message: the sender waits for its memory.
             self.body = NULL
@@ -331,7 +331,7 @@ cdef extern from "Python.h":
     object PyType_GenericAlloc(type kind, Py_ssize_t items)
 
 
-def bare(type kind not None):
+def new_without_init(type kind not None):
     """Return an instance of a class of Python, without its `__init__`: `object.__new__` in a third of the time."""
     return PyType_GenericAlloc(kind, 0)
 

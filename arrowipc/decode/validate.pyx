@@ -404,7 +404,7 @@ cdef int check_variable(const ColumnsData* d, int32_t f, Fault* fault) noexcept 
         return -1
     if not plan.flags & FIELD_UTF8 or span.first == span.last:
         return 0
-    text = text_of(data.data + span.first, span.last - span.first)
+    text = classify_text(data.data + span.first, span.last - span.first)
     return 0 if text == TEXT_ASCII else check_text(d, f, &span, text, fault)
 
 
@@ -414,7 +414,7 @@ cdef enum Text:
     TEXT_UTF8
 
 
-cdef int text_of(const uint8_t* p, int64_t size) noexcept nogil:
+cdef int classify_text(const uint8_t* p, int64_t size) noexcept nogil:
     """Say what a byte range is as a whole (Text); `utf8_error` finds where it is not UTF-8."""
     cdef uint8_t edge[6]
     cdef int64_t at = min(size, TEXT_BLOCK), n
@@ -585,7 +585,7 @@ cdef int check_view_text(const ColumnsData* d, int32_t f, const ViewText* text, 
     if state == NULL:
         return fail(fault, FAULT_MEMORY)
     for i in range(views.count):
-        state[i] = <uint8_t> text_of(buffers[i].data, buffers[i].size)
+        state[i] = <uint8_t> classify_text(buffers[i].data, buffers[i].size)
         plain = plain and state[i] == TEXT_ASCII
     # Buffers that hold other bytes between their texts are read view by view. Views may overlap, so there is a
     # budget: 8 times the buffers, which honest views do not exceed, and 64 bytes for each view's own 16.

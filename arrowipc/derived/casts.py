@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
-from arrowipc.columns.array import Array, stored_as
+from arrowipc.columns.array import Array, reinterpret
 from arrowipc.derived.parse import parsed
 from arrowipc.errors import UsageError
 from arrowipc.types import as_type
@@ -54,7 +54,9 @@ def cast(array: Array, type: TypeLike) -> Array:
         values = integers_of(array)
     elif isinstance(target, _TIMES) and source == integers_for(target):
         is_any = isinstance(target, at.Timestamp | at.Duration)  # others have numbers that are no time
-        values = stored_as(array, target, array.buffers(), len(array)) if is_any else array.to_pylist(extensions=False)
+        values = (
+            reinterpret(array, target, array.buffers(), len(array)) if is_any else array.to_pylist(extensions=False)
+        )
     elif isinstance(target, at.Dictionary):
         values = array if target.value_type == source else cast(array, target.value_type)
     elif isinstance(source, at.TEXT) and isinstance(target, _NUMBERS):
@@ -98,7 +100,7 @@ def integers_for(times: Any) -> at.Int:
 
 def integers_of(array: Array) -> Array:
     """The integers of a column of times."""
-    return stored_as(array, integers_for(array.type), array.buffers(), len(array))
+    return reinterpret(array, integers_for(array.type), array.buffers(), len(array))
 
 
 def _check_times(source: Any, target: Any) -> None:

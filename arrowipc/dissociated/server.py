@@ -287,7 +287,7 @@ class Server(Closing):
                 return
             if not more:
                 try:
-                    wait([session.connection], *session.patience(), alarm=self._alarm)
+                    wait([session.connection], *session.begin_wait(), alarm=self._alarm)
                 except TimeoutError:
                     session.reason = Reason.TOO_LATE
                     raise

@@ -62,7 +62,7 @@ class Books:
         self.short: int = 0
         self._lock = threading.Lock()
 
-    def enter(self, held: int, short: int) -> None:
+    def add(self, held: int, short: int) -> None:
         """Add to the sums, from any thread."""
         with self._lock:
             self.held += held
@@ -106,7 +106,7 @@ class Session:
         self._options = dict(options or {})
         self._queue: deque[tuple[str, bytes]] = deque()
         self._refused = False  # the client asked for an unknown stream
-        self._unsent = 0  # `connection.unsent` at the last call of `patience`
+        self._unsent = 0  # `connection.unsent` at the last call of `begin_wait`
         self._request_timeout = request_timeout
         self._deadline = Deadline(request_timeout)  # for the first request, later for a message that arrives in parts
         self._asked = False
@@ -144,7 +144,7 @@ class Session:
             self._receive()
             if connection.at_end:
                 return None
-            self._enter(self.held, self.is_short)
+            self._update_books(self.held, self.is_short)
             if self._messages is None and self._queue and not self._refused:
                 role, ident = self._queue.popleft()
                 self._asked_bytes -= len(ident)
@@ -159,17 +159,17 @@ class Session:
                     try:
                         self._send_some(self._messages)
                     finally:
-                        self._enter(self.held, False)
+                        self._update_books(self.held, False)
                     return True
-                self._enter(self.held, self.is_short)
+                self._update_books(self.held, self.is_short)
             connection.poll_interval = ROOM_INTERVAL if self.is_short else type(connection).poll_interval
         return False
 
-    def _enter(self, held: int, is_short: bool) -> None:
+    def _update_books(self, held: int, is_short: bool) -> None:
         """Update the sums of all clients with the state of this one."""
         before, self._entered = self._entered, (held, is_short)
         if before != self._entered:
-            self._books.enter(held - before[0], is_short - before[1])
+            self._books.add(held - before[0], is_short - before[1])
 
     def _receive(self) -> None:
         """Handle the messages that the client has sent."""
@@ -195,8 +195,11 @@ class Session:
 
     # -- waiting --
 
-    def patience(self) -> tuple[Deadline, str]:
-        """Return until when the client has to do something, and what, before the next step."""
+    def begin_wait(self) -> tuple[Deadline, str]:
+        """Mark the client as waiting; return until when it has to do something, and what, before the next step.
+
+        Raises TimeoutError if that time is over.
+        """
         unsent = self.connection.unsent
         if unsent != self._unsent:
             self._unsent = unsent
@@ -348,7 +351,7 @@ class Session:
             if messages is not None:
                 messages.close()
         finally:
-            self._enter(0, False)
+            self._update_books(0, False)
             held = self.leases.abandon()
             if held and self._memory is not None:
                 self._memory.abandon(held)

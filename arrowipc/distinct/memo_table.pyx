@@ -84,24 +84,24 @@ cdef inline const uint8_t* canonical(const uint8_t* p, int32_t width) noexcept n
 # -- flat values ---------------------------------------------------------------------------------------------
 
 
-cdef inline int flat_word(const ColumnsData* d, int32_t f, int32_t float_width, int64_t at, ValueBytes* word,
-                          Fault* fault) noexcept nogil:
+cdef inline int flat_bytes(const ColumnsData* d, int32_t f, int32_t float_width, int64_t at, ValueBytes* value,
+                           Fault* fault) noexcept nogil:
     """Find the bytes that identify value `at`, which is valid, of a field without children."""
     cdef const FieldPlan* field = &d.plan.fields[f]
     if field.layout == LAYOUT_FIXED:
-        word.size = field.width
-        word.data = d.extents[field.first_buffer + 1].data + at * field.width if field.width else EMPTY
+        value.size = field.width
+        value.data = d.extents[field.first_buffer + 1].data + at * field.width if field.width else EMPTY
         if float_width:
-            word.data = canonical(word.data, float_width)
+            value.data = canonical(value.data, float_width)
         return 0
     if field.layout == LAYOUT_BOOL:
-        word.size = 1
-        word.data = BOOLS + get_bit(d.extents[field.first_buffer + 1].data, at)
+        value.size = 1
+        value.data = BOOLS + get_bit(d.extents[field.first_buffer + 1].data, at)
         return 0
-    return word_span(d, f, at, &word.data, &word.size, fault)
+    return word_span(d, f, at, &value.data, &value.size, fault)
 
 
-cdef inline bint holds_flat(MemoTable t, BuilderMemory g, int64_t ordinal, const ValueBytes* word) noexcept nogil:
+cdef inline bint holds_flat(MemoTable t, BuilderMemory g, int64_t ordinal, const ValueBytes* value) noexcept nogil:
     """Whether value `ordinal` of the table has these bytes."""
     cdef const FieldPlan* field = &g.p.fields[0]
     cdef int32_t first = field.first_buffer
@@ -111,24 +111,24 @@ cdef inline bint holds_flat(MemoTable t, BuilderMemory g, int64_t ordinal, const
     cdef int layout = field.layout
     if layout == LAYOUT_FIXED:
         p += ordinal * field.width
-        return bytes_equal(canonical(p, t.float_width) if t.float_width else p, word.data, field.width)
+        return bytes_equal(canonical(p, t.float_width) if t.float_width else p, value.data, field.width)
     if has_offsets(layout):
         width = LAYOUTS[layout].buffers[1].width
         start = load_int(p, ordinal, width)
         size = load_int(p, ordinal + 1, width) - start
-        return size == word.size and bytes_equal(g.blocks[first + 2].data + start, word.data, size)
+        return size == value.size and bytes_equal(g.blocks[first + 2].data + start, value.data, size)
     if layout == LAYOUT_BOOL:
-        return get_bit(p, ordinal) == word.data[0]
+        return get_bit(p, ordinal) == value.data[0]
     p += 16 * ordinal
-    if load_i32(p) != word.size:
+    if load_i32(p) != value.size:
         return False
-    if word.size <= 12:
-        return bytes_equal(p + 4, word.data, word.size)
-    return bytes_equal(g.buffers[field.view].extents[load_i32(p + 8)].data + load_i32(p + 12), word.data,
-                      word.size)
+    if value.size <= 12:
+        return bytes_equal(p + 4, value.data, value.size)
+    return bytes_equal(g.buffers[field.view].extents[load_i32(p + 8)].data + load_i32(p + 12), value.data,
+                      value.size)
 
 
-cdef int keep_view(BuilderMemory g, const FieldPlan* field, const ValueBytes* word, Fault* fault) noexcept nogil:
+cdef int keep_view(BuilderMemory g, const FieldPlan* field, const ValueBytes* value, Fault* fault) noexcept nogil:
     cdef uint8_t* view
     cdef uint8_t* place
     cdef int32_t buffer = field.first_buffer + 1
@@ -136,29 +136,29 @@ cdef int keep_view(BuilderMemory g, const FieldPlan* field, const ValueBytes* wo
         return -1
     view = g.blocks[buffer].data + g.sizes[buffer]
     memset(view, 0, 16)
-    if word.data != NULL:
-        store_int(view, 0, 4, word.size)
-        if word.size <= 12:
-            memcpy(view + 4, word.data, word.size)
+    if value.data != NULL:
+        store_int(view, 0, 4, value.size)
+        if value.size <= 12:
+            memcpy(view + 4, value.data, value.size)
         else:
-            place = pool_place(g, field.view, word.size, fault)
+            place = pool_place(g, field.view, value.size, fault)
             if place == NULL:
                 return -1
-            memcpy(place, word.data, word.size)
-            memcpy(view + 4, word.data, 4)
+            memcpy(place, value.data, value.size)
+            memcpy(view + 4, value.data, 4)
             store_int(view, 2, 4, g.pools[field.view].open)
-            store_int(view, 3, 4, g.pools[field.view].open_bytes - word.size)
+            store_int(view, 3, 4, g.pools[field.view].open_bytes - value.size)
     g.sizes[buffer] += 16
     return 0
 
 
-cdef inline int keep_var(BuilderMemory g, const FieldPlan* field, int32_t width, const ValueBytes* word,
+cdef inline int keep_var(BuilderMemory g, const FieldPlan* field, int32_t width, const ValueBytes* value,
                          Fault* fault) noexcept nogil:
     cdef int32_t offsets = field.first_buffer + 1, data = offsets + 1
-    cdef int64_t size = word.size if word.data != NULL else 0
+    cdef int64_t size = value.size if value.data != NULL else 0
     if size > largest(width, True) - g.sizes[data]:
         return fail(fault, FAULT_FULL, 0, -1, -1, g.sizes[data] + size, largest(width, True), b"offsets")
-    if reserve(g, offsets, 2 * width, fault) < 0 or copy_in(g, data, word.data, size, fault) < 0:
+    if reserve(g, offsets, 2 * width, fault) < 0 or copy_in(g, data, value.data, size, fault) < 0:
         return -1
     if g.sizes[offsets] == 0:
         memset(g.blocks[offsets].data, 0, width)
@@ -168,27 +168,27 @@ cdef inline int keep_var(BuilderMemory g, const FieldPlan* field, int32_t width,
     return 0
 
 
-cdef int keep_flat(BuilderMemory g, int64_t ordinal, const ValueBytes* word, Fault* fault) noexcept nogil:
+cdef int keep_flat(BuilderMemory g, int64_t ordinal, const ValueBytes* value, Fault* fault) noexcept nogil:
     """Append a value, or null, behind the `ordinal` values so far; `finish_flat` sets lengths and validity."""
     cdef const FieldPlan* field = &g.p.fields[0]
     cdef int32_t buffer = field.first_buffer + 1
     if field.layout == LAYOUT_FIXED:
         if reserve(g, buffer, field.width, fault) < 0:
             return -1
-        if word.data == NULL:
+        if value.data == NULL:
             memset(g.blocks[buffer].data + g.sizes[buffer], 0, field.width)
         else:
-            memcpy(g.blocks[buffer].data + g.sizes[buffer], word.data, field.width)
+            memcpy(g.blocks[buffer].data + g.sizes[buffer], value.data, field.width)
         g.sizes[buffer] += field.width
         return 0
     if has_offsets(field.layout):
-        return keep_var(g, field, LAYOUTS[field.layout].buffers[1].width, word, fault)
+        return keep_var(g, field, LAYOUTS[field.layout].buffers[1].width, value, fault)
     if field.layout == LAYOUT_VIEW:
-        return keep_view(g, field, word, fault)
+        return keep_view(g, field, value, fault)
     if field.layout == LAYOUT_BOOL:
         if reserve(g, buffer, 1, fault) < 0:
             return -1
-        store_bits(g.blocks[buffer].data, ordinal, word.data[0] if word.data != NULL else 0)
+        store_bits(g.blocks[buffer].data, ordinal, value.data[0] if value.data != NULL else 0)
         g.sizes[buffer] = bitmap_bytes(ordinal + 1)
     return 0
 
@@ -250,12 +250,12 @@ cdef int reserve_values(MemoTable t, int64_t extra, Fault* fault) noexcept nogil
     return 0
 
 
-cdef inline bint holds_spelled(MemoTable t, int64_t ordinal, const ValueBytes* word) noexcept nogil:
+cdef inline bint holds_spelled(MemoTable t, int64_t ordinal, const ValueBytes* value) noexcept nogil:
     cdef int64_t start = t.ends[ordinal - 1] if ordinal else 0
-    return t.ends[ordinal] - start == word.size and memcmp(t.spelled.room.data + start, word.data, word.size) == 0
+    return t.ends[ordinal] - start == value.size and memcmp(t.spelled.room.data + start, value.data, value.size) == 0
 
 
-cdef inline int64_t find(MemoTable t, BuilderMemory g, uint64_t hash, const ValueBytes* word,
+cdef inline int64_t find(MemoTable t, BuilderMemory g, uint64_t hash, const ValueBytes* value,
                          uint64_t* slot) noexcept nogil:
     """Return the ordinal of a value; -1 for a new one, and set `slot` to the slot for it."""
     cdef uint64_t i = hash & t.mask
@@ -264,7 +264,7 @@ cdef inline int64_t find(MemoTable t, BuilderMemory g, uint64_t hash, const Valu
     while t.slots[i].place:
         if t.slots[i].tag == tag:
             ordinal = <int64_t> t.slots[i].place - 1
-            if holds_flat(t, g, ordinal, word) if t.flat else holds_spelled(t, ordinal, word):
+            if holds_flat(t, g, ordinal, value) if t.flat else holds_spelled(t, ordinal, value):
                 return ordinal
         i = (i + 1) & t.mask
     slot[0] = i
@@ -295,10 +295,10 @@ cdef void shrink(MemoTable t, int64_t count, int64_t null_at) noexcept nogil:
     t.null_at = null_at
 
 
-cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
-                   int64_t* mapping, Fault* fault) noexcept nogil:
+cdef int add_by_bytes(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
+                      int64_t* mapping, Fault* fault) noexcept nogil:
     """Add flat values of any type."""
-    cdef ValueBytes words[HASHED_AT_ONCE]
+    cdef ValueBytes values[HASHED_AT_ONCE]
     cdef uint64_t hashes[HASHED_AT_ONCE]
     cdef const uint8_t* bits = validity(d, 0)
     cdef bint all_null = d.plan.fields[0].layout == LAYOUT_NULL
@@ -311,29 +311,29 @@ cdef int add_words(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t s
         # A large table is not in the caches: the slots of all values of a block are fetched at the same time.
         for k in range(n):
             if all_null or (bits != NULL and not get_bit(bits, at + k)):
-                words[k] = ValueBytes(NULL, 0)
+                values[k] = ValueBytes(NULL, 0)
                 continue
-            if flat_word(d, 0, t.float_width, at + k, &words[k], fault) < 0:
+            if flat_bytes(d, 0, t.float_width, at + k, &values[k], fault) < 0:
                 return -1
-            hashes[k] = hash_bytes(words[k].data, words[k].size)
+            hashes[k] = hash_bytes(values[k].data, values[k].size)
             prefetch(&t.slots[hashes[k] & t.mask])
         for k in range(n):
-            if words[k].data == NULL:
+            if values[k].data == NULL:
                 if t.null_at < 0:
-                    if keep_flat(g, t.count, &words[k], fault) < 0:
+                    if keep_flat(g, t.count, &values[k], fault) < 0:
                         return -1
                     t.null_at = t.count
                     t.hashes[t.count] = 0
                     t.count += 1
                 mapping[done + k] = t.null_at
                 continue
-            ordinal = find(t, g, hashes[k], &words[k], &slot)
+            ordinal = find(t, g, hashes[k], &values[k], &slot)
             if ordinal < 0:
                 if t.float_width:
                     # A NaN is identified by NAN_BYTES, but stored with its own bytes.
-                    words[k].data = (d.extents[d.plan.fields[0].first_buffer + 1].data
-                                     + (at + k) * t.float_width)
-                if keep_flat(g, t.count, &words[k], fault) < 0:
+                    values[k].data = (d.extents[d.plan.fields[0].first_buffer + 1].data
+                                      + (at + k) * t.float_width)
+                if keep_flat(g, t.count, &values[k], fault) < 0:
                     return -1
                 ordinal = add_slot(t, hashes[k], slot)
             mapping[done + k] = ordinal
@@ -382,7 +382,7 @@ cdef int add_flat(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t st
     cdef const FieldPlan* field = &d.plan.fields[0]
     if field.layout == LAYOUT_FIXED and field.width == 8 and not t.float_width and validity(d, 0) == NULL:
         return add_numbers(t, g, d, start, count, mapping, fault)
-    return add_words(t, g, d, start, count, mapping, fault)
+    return add_by_bytes(t, g, d, start, count, mapping, fault)
 
 
 # -- spelling nested values ----------------------------------------------------------------------------------
@@ -453,11 +453,11 @@ cdef int spell(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault
 
 cdef int spell_flat(const ColumnsData* d, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[f]
-    cdef ValueBytes word
-    if (flat_word(d, f, field.width if field.type == Type_FloatingPoint else 0, at, &word, fault) < 0
-            or (is_binary(field.layout) and write_bytes(out, <const uint8_t*> &word.size, 8, fault) < 0)):
+    cdef ValueBytes value
+    if (flat_bytes(d, f, field.width if field.type == Type_FloatingPoint else 0, at, &value, fault) < 0
+            or (is_binary(field.layout) and write_bytes(out, <const uint8_t*> &value.size, 8, fault) < 0)):
         return -1
-    return write_bytes(out, word.data, word.size, fault)
+    return write_bytes(out, value.data, value.size, fault)
 
 
 cdef int spell_list(const Tree* t, int32_t f, int64_t at, Spelling* out, Fault* fault) noexcept nogil:
@@ -592,7 +592,7 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
                      int64_t* mapping, PyObject* owner, Fault* fault) noexcept nogil:
     """Add nested values; new ones that follow each other are appended at once. `nodes` has room for a copy of nodes."""
     cdef ColumnsData piece = tree.d[0]
-    cdef ValueBytes word
+    cdef ValueBytes value
     cdef int64_t ordinal, first = start, pending = 0, end, i
     cdef uint64_t hash, slot = 0
     memcpy(nodes, tree.d.nodes, tree.d.plan.n_fields * sizeof(Node))
@@ -603,13 +603,13 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
         if (reserve_values(t, 1, fault) < 0
                 or spell(tree, 0, tree.d.nodes[0].offset + i, &t.spelled, fault) < 0):
             return -1
-        word = ValueBytes(t.spelled.room.data + end, t.spelled.size - end)
-        hash = hash_bytes(word.data, word.size)
-        ordinal = find(t, g, hash, &word, &slot)
+        value = ValueBytes(t.spelled.room.data + end, t.spelled.size - end)
+        hash = hash_bytes(value.data, value.size)
+        ordinal = find(t, g, hash, &value, &slot)
         if ordinal >= 0:
             t.spelled.size = end
         else:
-            if word.size == 1 and word.data[0] == 0:
+            if value.size == 1 and value.data[0] == 0:
                 t.spelled_null = t.count
             t.ends[t.count] = t.spelled.size
             ordinal = add_slot(t, hash, slot)

@@ -179,7 +179,7 @@ cdef class Indices:
         free(self.data)
 
 
-cdef int spread(const ColumnsData* d, int64_t start, int64_t count, Span* spans, Fault* fault) noexcept nogil:
+cdef int find_spans(const ColumnsData* d, int64_t start, int64_t count, Span* spans, Fault* fault) noexcept nogil:
     """Find the elements of every field that rows start .. start + count may use. `spans` are zeros before."""
     cdef const PlanData* p = d.plan
     cdef Span inner
@@ -237,7 +237,7 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
     cdef int64_t i, known
     cdef Span* spans = <Span*> new_zeros(columns.d.plan.n_fields, sizeof(Span))
     try:
-        if spread(&columns.d, start, count, spans, &fault) < 0:
+        if find_spans(&columns.d, start, count, spans, &fault) < 0:
             raise_index_fault(&fault, columns, dictionaries, outer)
         for i in range(len(fields)):
             f = fields[i]

@@ -54,8 +54,8 @@ cdef class Compressor(Jobs):
     cdef object keep(self)
     cdef uint8_t* frame_memory(self, int64_t size) except NULL
     cdef void make_frames(self, void* state) noexcept nogil
-    cdef int enter_all(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1
-    cdef void enter(self, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept
+    cdef int add_buffers(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1
+    cdef void add_buffer(self, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept
     cdef int place(self) except -1
 
 

@@ -81,7 +81,7 @@ cdef class Compressor(Jobs):
         cdef CompressJob* job
         cdef bint use_threads
         cdef int64_t i
-        self.enter_all(d, chosen, parts)
+        self.add_buffers(d, chosen, parts)
         if self.n_jobs == 0:
             if self.memory is not None and self.memory.capacity > SPARE_MEMORY:
                 self.memory = None
@@ -105,7 +105,7 @@ cdef class Compressor(Jobs):
         return 0
 
     cdef int work(self) except -1:
-        cdef CodecContext taken = self.pool.take()
+        cdef CodecContext taken = self.pool.take_context()
         cdef void* state = NULL if taken is None else taken.state
         if self.total < WORTH_RELEASING and self.pool.level <= QUICK_LEVEL:
             self.make_frames(state)
@@ -131,7 +131,7 @@ cdef class Compressor(Jobs):
                 job.stored = stored
             i = next_job(self)
 
-    cdef int enter_all(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
+    cdef int add_buffers(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
         """Store all buffers raw, and make jobs of those whose frames might be smaller."""
         cdef const FieldPlan* plan
         cdef int32_t f, k, first
@@ -146,14 +146,14 @@ cdef class Compressor(Jobs):
             plan = &d.plan.fields[f]
             wanted = chosen == NULL or chosen[f] != 0
             for k in range(plan.first_buffer, plan.first_buffer + plan.n_buffers):
-                self.enter(&d.extents[k], k, wanted, &parts[k])
+                self.add_buffer(&d.extents[k], k, wanted, &parts[k])
             if plan.view >= 0:
                 first = d.views[plan.view].first
                 for k in range(first, first + d.views[plan.view].count):
-                    self.enter(&d.extents[k], k, wanted, &parts[k])
+                    self.add_buffer(&d.extents[k], k, wanted, &parts[k])
         return 0
 
-    cdef void enter(self, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept:
+    cdef void add_buffer(self, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept:
         cdef int64_t least = LEAST_LZ4 if self.codec == CompressionType_LZ4_FRAME else LEAST_ZSTD
         if extent.size <= 0 or extent.data == NULL:
             return      # `part` is cleared

@@ -701,7 +701,7 @@ cdef class BatchWriter:
         self.dictionary_blocks = bytearray(existing.dictionary_blocks)
         self.earlier = existing.num_messages
         if self.annotate is not None and self.annotate.file is not None:
-            existing.tell(self.annotate.file)
+            existing.add_statistics(self.annotate.file)
         if existing.last_batch is not None:
             self.accept(existing.last_batch)
             if (self.dictionaries is not None

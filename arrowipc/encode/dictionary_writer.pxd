@@ -66,7 +66,7 @@ cdef class WrittenDictionaries:
     # Return the dictionaries that must still be written when a file is closed.
     cdef list at_close(self)
 
-    cdef Written enter(self, Plan plan, int64_t id, dict known)
+    cdef Written add_written(self, Plan plan, int64_t id, dict known)
     cdef Columns prepare(self, Columns batch, list emissions)
     cdef int gather(self, Columns columns, list encoded, tuple written, Plan plan, tuple outer) except -1
     cdef int compare(self, Written w, list made) except -1

@@ -58,10 +58,10 @@ cdef class WrittenDictionaries:
         self.budget = new_budget(SPELLED_LEAST, "")
         known = {}
         self.encoded = encoded_fields(plan)
-        self.top = tuple([self.enter((<DictionaryPlan> one).values, (<DictionaryPlan> one).id, known)
+        self.top = tuple([self.add_written((<DictionaryPlan> one).values, (<DictionaryPlan> one).id, known)
                           for one in plan.dictionaries])
 
-    cdef Written enter(self, Plan plan, int64_t id, dict known):
+    cdef Written add_written(self, Plan plan, int64_t id, dict known):
         """Return the one `Written` of an id, which is put into `order` behind those that it refers to."""
         cdef Written w = known.get(id)
         if w is None:
@@ -69,7 +69,7 @@ cdef class WrittenDictionaries:
             w.id = id
             w.plan = w.matched = plan
             w.encoded = encoded_fields(plan)
-            w.below = tuple([self.enter((<DictionaryPlan> one).values, (<DictionaryPlan> one).id, known)
+            w.below = tuple([self.add_written((<DictionaryPlan> one).values, (<DictionaryPlan> one).id, known)
                              for one in plan.dictionaries])
             w.brought = {}
             if self.unify:

@@ -135,7 +135,7 @@ class Ledger:
     def fail(self, error: FormatError, offset: int | None) -> None:
         """Keep the first damage."""
         if self.error is None:
-            self.error, self.offset = bare(error), offset
+            self.error, self.offset = without_traceback(error), offset
 
     def lose(self, batches: Count, rows: Count, size: Count) -> None:
         """Count lost bytes or batches; None if the number is unknown."""
@@ -175,6 +175,6 @@ def counted(numbers: dict[str, int | None]) -> str:
     return ", ".join(known) or "the rest"
 
 
-def bare(error: FormatError) -> FormatError:
+def without_traceback(error: FormatError) -> FormatError:
     """Return the error without its traceback, whose frames would keep the source open as long as the report."""
     return error.with_traceback(None)

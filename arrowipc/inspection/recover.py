@@ -19,7 +19,7 @@ from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.encode.atomic_file import KnownPath
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.events import BatchRead
-from arrowipc.inspection.damage import Ledger, Recovery, bare
+from arrowipc.inspection.damage import Ledger, Recovery, without_traceback
 from arrowipc.inspection.message_layout import CODECS
 from arrowipc.inspection.resync import Outline, Search, count_views, name_column, name_writer, take_dictionaries
 from arrowipc.limits import RecoveryLimits
@@ -248,7 +248,7 @@ def _open_blocks(
             reader.close()
         if not isinstance(error, FormatError):
             raise
-        return None, bare(error), count
+        return None, without_traceback(error), count
 
 
 def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
@@ -266,7 +266,7 @@ def _search(buffer: memoryview[int], options: dict[str, Any]) -> ByBlocks | Sear
                 reader.load_dictionaries()
                 return ByBlocks(reader)
         except FormatError as error:
-            damage = bare(error)
+            damage = without_traceback(error)
     return Search(buffer, options, outline, damage)
 
 

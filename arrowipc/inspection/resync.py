@@ -277,7 +277,7 @@ class Search:
         """Skip what may be between messages: a marker, a footer, the magic of a file, zeros; False: none of these."""
         head = self._bytes(self._at, 8)
         if head[:6] == MAGIC:
-            self._reach(self._at, False)
+            self._resume_at(self._at, False)
             self._at += 8 if head[6:] == bytes(2) else 6
             self._whole = False
             return True
@@ -289,7 +289,7 @@ class Search:
             return self._pass_zeros()
         if footer is None and marker == 0:
             return False
-        self._reach(self._at, True)
+        self._resume_at(self._at, True)
         self._at = self._at + marker if footer is None else footer
         self._whole = footer is not None or self._ledger.format == "stream"
         self.end = self.end or self.report
@@ -300,7 +300,7 @@ class Search:
         self.end = self.end or self.report
         end = find_place(NOT_ZERO, self._view, self._at)
         if end - self._at in (4, 8) and end == self._size:
-            self._reach(self._at, True)
+            self._resume_at(self._at, True)
         else:
             end -= 0 if end == self._size else (end - self._at) % 8
             if end == self._at:
@@ -323,7 +323,7 @@ class Search:
             self._begin(start, end, message)
             return
         if start in self._ahead or not self._goes_to_its_place(start, end, message):
-            self._reach(start, False)
+            self._resume_at(start, False)
             self._at = end
             return
         try:
@@ -334,7 +334,7 @@ class Search:
         except (FormatError, UnsupportedError) as error:
             self._refuse(start, end, message, error)
             return
-        self._reach(start, False)
+        self._resume_at(start, False)
         if follows < end:
             self._note(f"its body claims {end - follows:,} bytes of the next message", start, start, 0)
         self._at = follows
@@ -351,7 +351,7 @@ class Search:
             return True
         if self._seen.get(number) == crc and (number != self._next or message.kind == "RecordBatch"):
             # (A dictionary that is repeated in its place may be new to this decoder.)
-            self._reach(start, False)
+            self._resume_at(start, False)
             self._note(f"message {number:,} by its checksum, which was read before, is passed over", start, end, 0)
             self._next += number == self._next
             return False
@@ -447,7 +447,7 @@ class Search:
         self._stored_schema = schema_of(message, self._limits)
         self._views = count_views(self._stored_schema.fields)
         self.starts = [*self.starts, start][:2]
-        self._reach(start, False)
+        self._resume_at(start, False)
         self._decoder, self._forgot = decoder, None
         if self._ledger.format == "file" and self._summed is None:  # writers of checksums write dictionaries first
             self._ahead = take_dictionaries(decoder, self._source, end, self._limits)
@@ -455,7 +455,7 @@ class Search:
 
     def _pass_stream(self, start: int, end: int) -> None:
         """Skip a stream of another schema."""
-        self._reach(start, False)
+        self._resume_at(start, False)
         while found := find_message(self._source, end, there=True, limits=self._limits):
             if found[2].kind == "Schema":
                 break
@@ -485,7 +485,7 @@ class Search:
             self._open_gap(start, error)
             self._seek(end if self._credit < 0 else start + 1)
             return
-        self._reach(start, False)
+        self._resume_at(start, False)
         if message.kind == "RecordBatch" and (checksum := checksum_of(message, True)) is not None:
             self._batches.add(checksum[0])
         self._next += 1
@@ -525,7 +525,7 @@ class Search:
         known = None if self._outline is None else self._outline.dictionaries
         return known is None or any(first < end and start < last for first, last in known)
 
-    def _reach(self, at: int, ended: bool) -> None:
+    def _resume_at(self, at: int, ended: bool) -> None:
         """Note that something known begins at `at`, and report the bytes that were skipped before it."""
         self._close_gap(at)
         self._ended = ended

@@ -41,8 +41,8 @@ cdef int check_sum(const Checksum* checksum, const uint8_t* head, int64_t head_s
 cdef uint32_t message_crc(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
                           int64_t body_size) noexcept nogil
 # Whether a checksum has this CRC, or this number.
-cdef bint says(const Checksum* checksum, uint32_t crc) noexcept nogil
-cdef bint counts(const Checksum* checksum, int64_t number) noexcept nogil
+cdef bint has_crc(const Checksum* checksum, uint32_t crc) noexcept nogil
+cdef bint has_number(const Checksum* checksum, int64_t number) noexcept nogil
 # Find the byte with the one changed bit that explains a wrong CRC; -1: there is none.
 cdef int64_t changed_byte(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
                           int64_t body_size) noexcept nogil

@@ -113,7 +113,7 @@ cdef uint32_t read_hex(const uint8_t* digits) noexcept nogil:
     return number
 
 
-cdef class Pieces(Jobs):
+cdef class BodyCrc(Jobs):
     """The CRC of a large body; a job is a piece of it."""
     cdef const uint8_t* data
     cdef int64_t size
@@ -134,16 +134,16 @@ cdef class Pieces(Jobs):
 
 cdef uint32_t crc_shared(uint32_t register, const uint8_t* data, int64_t size) except? 0:
     """Return the register after `data`, computed by several threads."""
-    cdef Pieces pieces = Pieces()
+    cdef BodyCrc body = BodyCrc()
     cdef uint32_t power = crc_power(PIECE)
     cdef int64_t i, last = (size - 1) // PIECE
-    pieces.data, pieces.size = data, size
-    pieces.registers = <uint32_t*> new_zeros(last + 1, sizeof(uint32_t))
-    pieces.start(last + 1)
-    pieces.run_all(True)
+    body.data, body.size = data, size
+    body.registers = <uint32_t*> new_zeros(last + 1, sizeof(uint32_t))
+    body.start(last + 1)
+    body.run_all(True)
     for i in range(last):
-        register = crc_times(register, power) ^ pieces.registers[i]
-    return crc_times(register, crc_power(size - last * PIECE)) ^ pieces.registers[last]
+        register = crc_times(register, power) ^ body.registers[i]
+    return crc_times(register, crc_power(size - last * PIECE)) ^ body.registers[last]
 
 
 cdef int check_sum(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
@@ -160,14 +160,14 @@ cdef int check_sum(const Checksum* checksum, const uint8_t* head, int64_t head_s
             crc = message_crc(checksum, head, head_size, body, body_size)
     else:
         crc = ~crc_shared(crc_start(head, head_size, digits), body, body_size)
-    if not says(checksum, crc):
+    if not has_crc(checksum, crc):
         with nogil:
             at = changed_byte(checksum, head, head_size, body, body_size)
         where = "" if at < 0 else (f": a bit of byte {at:,} of its metadata has changed" if at < head_size else
                                    f": a bit of byte {at - head_size:,} of its body has changed")
         raise FormatError(f"its bytes are not those that were written: they have the CRC-32C {crc:08x}, its checksum "
                           f"says {read_hex(digits):08x}{where}")
-    if number >= 0 and not counts(checksum, number):
+    if number >= 0 and not has_number(checksum, number):
         raise FormatError("a message is missing, repeated or in another place: its checksum says that it is number "
                           f"{read_hex(checksum.text):,} of its source, from 0, found as number {number:,}")
     return 0
@@ -178,14 +178,14 @@ cdef uint32_t message_crc(const Checksum* checksum, const uint8_t* head, int64_t
     return ~crc_next(crc_start(head, head_size, checksum.text + SUM_DIGITS), body, body_size)
 
 
-cdef bint says(const Checksum* checksum, uint32_t crc) noexcept nogil:
+cdef bint has_crc(const Checksum* checksum, uint32_t crc) noexcept nogil:
     """Whether the checksum has this CRC, digit by digit."""
     cdef uint8_t[8] found
     put_hex(found, crc)
     return memcmp(found, checksum.text + SUM_DIGITS, 8) == 0
 
 
-cdef bint counts(const Checksum* checksum, int64_t number) noexcept nogil:
+cdef bint has_number(const Checksum* checksum, int64_t number) noexcept nogil:
     """Whether the checksum says that the message has this number."""
     cdef uint8_t[8] found
     put_hex(found, <uint32_t> number)

@@ -308,7 +308,7 @@ cdef class PlanBuilder:
         return plan
 
 
-cdef str text_of(const Table* field):
+cdef str read_short_name(const Table* field):
     """Return the name of a Field table for messages: cut short, with invalid bytes replaced."""
     cdef Vector name
     if fb_string(field, Field_name, &name) <= 0:
@@ -331,10 +331,10 @@ cdef class SchemaReader:
         cdef Table above
         parts = []
         if field != NULL:
-            parts.append(text_of(field))
+            parts.append(read_short_name(field))
         while parent >= 0:
             if fb_table_at(self.base, self.size, out.fields[parent].table, &above) > 0:
-                parts.append(text_of(&above))
+                parts.append(read_short_name(&above))
             parent = out.fields[parent].parent
         parts.reverse()
         return raise_fault(fault, None, f"field {'.'.join(parts)!r}" if parts else None)

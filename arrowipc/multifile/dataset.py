@@ -361,7 +361,7 @@ class Dataset(Initialized):
     def _plan(self, fragment: Fragment) -> _Plan:
         """Return how a file is read; the plan is the same for all files of one schema."""
         options = self._options
-        options.opener.look(fragment)
+        options.opener.read_schema(fragment)
         schema = fragment.schema
         assert schema is not None
         plan = self._plans.get(schema.serialize())
@@ -474,9 +474,9 @@ def _in_order(tasks: Iterator[Task[T]], workers: int) -> Iterator[T]:
             break
     else:
         return
-    from arrowipc.codecs import Turn, ask
+    from arrowipc.codecs import HelperCall, ask
 
-    ahead: deque[Turn] = deque()
+    ahead: deque[HelperCall] = deque()
     failure: BaseException | None = None
     try:
         while True:
@@ -486,7 +486,7 @@ def _in_order(tasks: Iterator[Task[T]], workers: int) -> Iterator[T]:
                 except BaseException as error:
                     failure = error
                     break
-                ahead.append(Turn(task))
+                ahead.append(HelperCall(task))
                 if worth:
                     ask(ahead[-1], workers)
             if not ahead:
@@ -495,8 +495,8 @@ def _in_order(tasks: Iterator[Task[T]], workers: int) -> Iterator[T]:
         if failure is not None and not isinstance(failure, StopIteration):
             raise failure
     finally:
-        for turn in ahead:
-            turn.take_back()
+        for call in ahead:
+            call.take_back()
 
 
 def _of_each(function: Callable[[Fragment], T], fragments: list[Fragment], at_once: bool = True) -> Iterator[T]:
@@ -632,7 +632,7 @@ def _united(fragments: list[Fragment], opener: Opener, keys: frozenset[str]) -> 
 
     def looked(fragment: Fragment) -> Fragment | None:
         try:
-            opener.look(fragment)
+            opener.read_schema(fragment)
         except Unreadable as error:
             opener.skip(fragment.path, error)
             return None

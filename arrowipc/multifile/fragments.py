@@ -151,7 +151,7 @@ class Opener:
             text = "the file changed after the data set was opened (size or time): open it again"
             raise OSError(errno.ESTALE, text, fragment.path)
 
-    def look(self, fragment: Fragment) -> None:
+    def read_schema(self, fragment: Fragment) -> None:
         """Read the schema of a fragment, and how many rows its batches have, if that needs no more bytes."""
         if fragment.schema is None:
             try:

@@ -36,7 +36,7 @@ cdef class OutputDictionaries:
 
     # Fill the fields of `mapping.piece`, also the encoded ones; return the owner of their memory. The bytes made are
     # subtracted from `left`, also after an exception.
-    cdef object fill(self, SchemaMapping mapping, Columns columns)
+    cdef object make_piece(self, SchemaMapping mapping, Columns columns)
     cdef int spend(self, int64_t size, bint nested) except -1
     cdef Columns decoded(self, int32_t f, Columns columns)
     cdef Columns plain_values(self, Columns values)
@@ -101,11 +101,11 @@ cdef class LoopDictionaries:
     cdef void begin(self) noexcept nogil
     # If a message equals the one in the cache, let its dictionary have arrived and return the bytes of its body; else
     # return -1.
-    cdef int64_t again(self, const CutMessage* cut, const LimitsData* limits) noexcept nogil
+    cdef int64_t accept_cached(self, const CutMessage* cut, const LimitsData* limits) noexcept nogil
     # Decode a DictionaryBatch message, whose body is complete and may become `allowance` bytes. Returns a Decoded.
     cdef int arrive(self, const CutMessage* cut, const Envelope* message, const LimitsData* limits, int64_t allowance,
                     Inflater inflater) noexcept nogil
-    # Fill the encoded fields of `mapping.piece`, which `spread` has left, from those of `d`, which was validated at
+    # Fill the encoded fields of `mapping.piece`, which `map_fields` has left, from those of `d`, which was validated at
     # `level`. Makes at most `most` bytes. Returns a Decoded.
     cdef int fill(self, SchemaMapping mapping, const ColumnsData* d, int64_t most) noexcept nogil
     cdef int transpose(self, EncodedField* field, CachedMap* map, TransposeMap known, MemoTable table,

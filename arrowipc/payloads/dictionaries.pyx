@@ -186,8 +186,8 @@ cdef class OutputDictionaries:
         self.left -= size
         return 0
 
-    cdef object fill(self, SchemaMapping mapping, Columns columns):
-        """Decode values before `spread`, because they may bring data buffers of views, for which it needs room."""
+    cdef object make_piece(self, SchemaMapping mapping, Columns columns):
+        """Decode values before `map_fields`, because they may bring data buffers of views, for which it needs room."""
         cdef int32_t i, variadic = columns.d.n_extents - columns.plan.d.n_buffers, used
         cdef EncodedField* field
         cdef Columns values
@@ -200,7 +200,7 @@ cdef class OutputDictionaries:
                 decoded.append((mapping.encoded[i].out, values))
         if variadic > mapping.target.room:
             mapping.reserve(variadic)
-        if mapping.spread(&columns.d, self.left, &fault) < 0:
+        if mapping.map_fields(&columns.d, self.left, &fault) < 0:
             raise_mapping_fault(&fault, mapping.out)
         self.left -= mapping.blanks.used
         used = mapping.piece.d.n_extents
@@ -295,7 +295,7 @@ cdef class OutputDictionaries:
         mapping = known.mapping
         self.inside += 1
         try:
-            kept = self.fill(mapping, values)
+            kept = self.make_piece(mapping, values)
             self.spend(piece_bytes(&mapping.piece.d), True)
         finally:
             self.inside -= 1
@@ -375,7 +375,7 @@ cdef class LoopDictionaries:
         self.arrivals = 0
         self.nbytes = 0
 
-    cdef int64_t again(self, const CutMessage* cut, const LimitsData* limits) noexcept nogil:
+    cdef int64_t accept_cached(self, const CutMessage* cut, const LimitsData* limits) noexcept nogil:
         cdef CachedDictionary* cached
         cdef int64_t before
         if self.arrivals >= self.n_cached:

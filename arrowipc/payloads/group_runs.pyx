@@ -78,8 +78,8 @@ cdef void mark_fixed(const ColumnsData* d, int32_t f, int64_t start, int64_t cou
             marks[i] |= memcmp(values + i * width, values + (i - 1) * width, width) != 0
 
 
-cdef int mark_words(const ColumnsData* d, int32_t f, int64_t start, int64_t count, uint8_t* marks,
-                    Fault* fault) noexcept nogil:
+cdef int mark_binary(const ColumnsData* d, int32_t f, int64_t start, int64_t count, uint8_t* marks,
+                     Fault* fault) noexcept nogil:
     """Mark where text or binary changes; the bytes of nulls are not read."""
     cdef const uint8_t* bits = validity(d, f)
     cdef const uint8_t* before = NULL
@@ -117,7 +117,7 @@ cdef int mark_column(RecordBatch keys, int32_t f, uint8_t* marks, uint8_t* scrat
     if layout == LAYOUT_NULL:
         return 0
     if is_binary(layout):
-        if mark_words(&keys.d, f, start, count, marks, &fault) < 0:
+        if mark_binary(&keys.d, f, start, count, marks, &fault) < 0:
             raise_fault(&fault, keys.plan)
         return 0
     if layout != LAYOUT_FIXED and layout != LAYOUT_BOOL:

@@ -28,8 +28,8 @@ from arrowipc.metadata.schema_reader cimport plan_schema, plans_equal, project, 
 from arrowipc.payloads.cells cimport Cell, Cells, array_over, cells_from, raise_cell_fault
 from arrowipc.payloads.dictionaries cimport LoopDictionaries, OutputDictionaries, new_loop, new_output
 from arrowipc.payloads.schema_mapping cimport (
-    FAULT_BLANKS, Made, SchemaMapping, absent_mapping, body_allowance, find_mapping, may_make, new_made, piece_bytes,
-    plain_schema,
+    FAULT_BLANKS, PayloadBudget, SchemaMapping, absent_mapping, body_allowance, find_mapping, may_make,
+    new_payload_budget, piece_bytes, plain_schema,
 )
 from arrowipc.decode.decoders cimport Decoder, Dictionary, TakenDictionary, decode_batch_into
 from arrowipc.decode.decompress cimport (
@@ -153,7 +153,7 @@ cdef class PayloadDecoder:
     cdef int64_t at                 # the cell at hand
     cdef int64_t payloads           # the number of payloads that were appended
     cdef int64_t rows               # rows of the output, with those that are pending
-    cdef Made made
+    cdef PayloadBudget budget
     cdef int64_t held               # bytes of the output's dictionaries
     cdef int64_t wanted             # after DECODE_ROOM: the number of data buffers; after DECODE_CODEC: the codec
     cdef Inflater inflater
@@ -179,7 +179,7 @@ cdef class PayloadDecoder:
         cdef int64_t done, index = 8 * g.length if self.index_name is not None else 0, held = self.held
         cdef bint has_grown = self.dictionaries.has_grown()
         cdef double ahead
-        if g.length > self.limits.rows_per_batch or (index and index > may_make(self.made, size)):
+        if g.length > self.limits.rows_per_batch or (index and index > may_make(self.budget, size)):
             return DECODE_BY_DECODER
         if has_grown:
             held = self.dictionaries.nbytes()
@@ -194,7 +194,7 @@ cdef class PayloadDecoder:
         self.at += 1
         self.payloads += 1
         self.settled = True
-        self.made.taken += size
+        self.budget.taken += size
         self.rows = g.length
         done = self.at - self.start
         if done & (done - 1) == 0:
@@ -223,13 +223,13 @@ cdef class PayloadDecoder:
                 continue
             if mapping is None:
                 return DECODE_BY_DECODER
-            made = self.made.bytes
+            made = self.budget.bytes
             found = self.take_payload(g, mapping, loop, &cell)
             if found == DECODED:
                 found = self.finish(g, cell.size)
             if found != DECODED:
                 self.undo()
-                self.made.bytes = made
+                self.budget.bytes = made
                 return found
         return DECODED
 
@@ -257,7 +257,7 @@ cdef class PayloadDecoder:
             found = cut_message(data, left, &self.limits, &cut)
             if found != FRAME_MESSAGE:
                 return DECODED if found == FRAME_END else DECODE_BY_DECODER
-            body = loop.again(&cut, &self.limits) if loop is not None else -1
+            body = loop.accept_cached(&cut, &self.limits) if loop is not None else -1
             if body < 0:
                 if (open_message(cut.metadata, cut.metadata_size, &message, &fault) < 0
                         or not is_data(message.kind) or message.body_length > cut.rest_size):
@@ -295,8 +295,8 @@ cdef class PayloadDecoder:
         cdef int found
         if loop is None:
             return DECODE_BY_DECODER
-        found = loop.arrive(cut, message, &self.limits, body_allowance(self.made, size), self.inflater)
-        self.made.bytes += loop.inflated
+        found = loop.arrive(cut, message, &self.limits, body_allowance(self.budget, size), self.inflater)
+        self.budget.bytes += loop.inflated
         self.wanted = loop.wanted
         return found
 
@@ -310,26 +310,26 @@ cdef class PayloadDecoder:
             return DECODE_BY_DECODER
         found = decode_batch_into(&mapping.target, &message.header, message, body, self.level,
                                   loop.lengths if loop is not None else NULL, self.inflater, &self.inflated,
-                                  &self.limits, body_allowance(self.made, size), &self.wanted)
+                                  &self.limits, body_allowance(self.budget, size), &self.wanted)
         if found != DECODED:
             return found
         if mapping.target.codec >= 0 or d.n_extents > self.limits.decompressed_ratio:
             # Batches with fewer buffers are not counted: even if the buffers share all bytes, they stay in the ratio.
-            self.made.bytes += max(piece_bytes(d) - size, 0)
-            if may_make(self.made, size) == 0:
+            self.budget.bytes += max(piece_bytes(d) - size, 0)
+            if may_make(self.budget, size) == 0:
                 return DECODE_BY_DECODER
         if mapping.n_guarded and mapping.check_nulls(d, &fault) < 0:
             return DECODE_BY_DECODER
         if not mapping.direct:
-            if mapping.spread(d, may_make(self.made, size), &fault) < 0:
+            if mapping.map_fields(d, may_make(self.budget, size), &fault) < 0:
                 return DECODE_BY_DECODER
-            self.made.bytes += mapping.blanks.used
+            self.budget.bytes += mapping.blanks.used
             if mapping.n_encoded:
-                found = loop.fill(mapping, d, may_make(self.made, size))
+                found = loop.fill(mapping, d, may_make(self.budget, size))
                 self.wanted = loop.wanted
                 if found != DECODED:
                     return found
-                self.made.bytes += loop.made
+                self.budget.bytes += loop.made
             d = &mapping.piece.d
         return DECODED if g.append_data(d, NULL, NULL, &fault) == 0 else DECODE_BY_DECODER
 
@@ -425,13 +425,13 @@ cdef class PayloadDecoder:
         """Decode the cell at hand outside the loop; return False if the output is as large as it may be."""
         cdef Cell cell
         cdef Fault fault
-        cdef int64_t made = self.made.bytes
+        cdef int64_t made = self.budget.bytes
         cdef int found
         if cells.get(self.at, &cell, &fault) < 0:
             raise_cell_fault(&fault, cells)
         self.full = None
         self.num_alone += 1
-        self.made.budget.earn(cell.size)
+        self.budget.nested.earn(cell.size)
         try:
             self.decode_cell(cells, &cell)
             if self.out is None:
@@ -450,9 +450,9 @@ cdef class PayloadDecoder:
                 self.forget()
             if not isinstance(error, ArrowIpcError):
                 raise
-            self.made.taken += cell.size
+            self.budget.taken += cell.size
             return self.refused(error)
-        self.made.bytes = made
+        self.budget.bytes = made
         self.undo()
         return False
 
@@ -505,13 +505,13 @@ cdef class PayloadDecoder:
             self.blank = absent_mapping(self.out)
             self.blank.decoded.d.length = 1
         usual = NULL_BYTES * self.out.d.n_fields
-        left = min(may_make(self.made, 0), INT64_MAX - usual)
-        if self.blank.spread(&self.blank.decoded.d, left + usual, &fault) < 0:
+        left = min(may_make(self.budget, 0), INT64_MAX - usual)
+        if self.blank.map_fields(&self.blank.decoded.d, left + usual, &fault) < 0:
             if fault.code == FAULT_BLANKS:
                 raise LimitError("a row of nulls in the place of a broken cell would be more bytes than payloads may "
                                  "become (Limits.decompressed_ratio and payload_slack)")
             raise_fault(&fault, self.out)
-        self.made.bytes += max(piece_bytes(&self.blank.piece.d) - usual, 0)
+        self.budget.bytes += max(piece_bytes(&self.blank.piece.d) - usual, 0)
         if self.builder.append_data(&self.blank.piece.d, NULL, NULL, &fault) < 0:
             raise_fault(&fault, self.out)
         self.builder.save()
@@ -546,12 +546,12 @@ cdef class PayloadDecoder:
         mapping = self.mapping_for(decoder.plan)
         decoder.open_as(decoder.plan, mapping.plan)
         for i in range(file.num_dictionaries):
-            self.made.bound(&decoder.limits, cell.size)
+            self.budget.bound(&decoder.limits, cell.size)
             before = decoder.dictionary_bytes
             file.load_dictionary(i, source, file.block(i, dictionary=True)[0])
-            self.made.count(decoder.dictionary_bytes - before - cell.size, cell.size)
+            self.budget.count(decoder.dictionary_bytes - before - cell.size, cell.size)
         for i in range(file.num_record_batches):
-            self.made.bound(&decoder.limits, cell.size)
+            self.budget.bound(&decoder.limits, cell.size)
             self.add(file.batch(i, source, file.block(i)[0]), mapping, cell.size)
         return 0
 
@@ -560,16 +560,16 @@ cdef class PayloadDecoder:
         cdef Fault fault
         cdef int64_t left
         PyErr_CheckSignals()    # a cell may hold any number of batches
-        self.made.count(piece_bytes(&columns.d) - size, size)
+        self.budget.count(piece_bytes(&columns.d) - size, size)
         if mapping.n_guarded and mapping.check_nulls(&columns.d, &fault) < 0:
             raise_fault(&fault, columns.plan)
         if mapping.direct:
             return self.append(&columns.d)
-        left = self.dictionaries.left = may_make(self.made, size)
+        left = self.dictionaries.left = may_make(self.budget, size)
         try:
-            kept = self.dictionaries.fill(mapping, columns)
+            kept = self.dictionaries.make_piece(mapping, columns)
         finally:
-            self.made.bytes += left - self.dictionaries.left
+            self.budget.bytes += left - self.dictionaries.left
         return self.append(&mapping.piece.d)
 
     cdef int append(self, const ColumnsData* d) except -1:
@@ -623,7 +623,7 @@ cdef class PayloadDecoder:
         if self.max_rows == INT64_MAX:
             # Expect all cells to be like the first one; with `max_rows` it is not known yet how many of them fit.
             self.builder.ahead = self.expected - self.at
-        self.dictionaries = new_output(out, self.made.budget)
+        self.dictionaries = new_output(out, self.budget.nested)
         self.out = out
         self.blank = None
         for i in range(self.pending):
@@ -675,7 +675,7 @@ cdef class PayloadReader(StreamDecoder):
     cdef SchemaMapping mapping
     cdef int64_t size               # bytes of the payload
 
-    cdef int enter(self, Plan whole) except -1:
+    cdef int open_schema(self, Plan whole) except -1:
         """Open a schema; only the columns that the output needs are read."""
         # First refuse what every reader refuses, then what does not fit the output.
         self.decoder.open(whole)
@@ -692,11 +692,11 @@ cdef class PayloadReader(StreamDecoder):
         cdef int64_t before, size
         cdef int kind = self.envelope.kind
         if not self.opened and self.target.given is not None and is_data(kind):
-            self.enter(self.target.given)
+            self.open_schema(self.target.given)
         self.check_order(kind)
         if kind == MessageHeader_Schema:
             return self.begin()
-        self.target.made.bound(&self.decoder.limits, self.size)
+        self.target.budget.bound(&self.decoder.limits, self.size)
         if kind == MessageHeader_RecordBatch:
             return self.target.add(self.decoder.batch(&self.envelope, self.body, self.body_owner), self.mapping,
                                    self.size)
@@ -704,7 +704,7 @@ cdef class PayloadReader(StreamDecoder):
         self.decoder.dictionary(&self.envelope, self.body, self.body_owner, True, &taken)
         entry = self.decoder.entries[taken.id]
         size = self.decoder.dictionary_bytes - before if taken.is_delta else entry.nbytes
-        self.target.made.count(size - self.envelope.body_length, self.size)
+        self.target.budget.count(size - self.envelope.body_length, self.size)
         return 0
 
     cdef int read_all(self) except -1:
@@ -899,8 +899,8 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     if not isinstance(parent_index, bool):
         parent_index = check_text("parent_index, if it is no bool,", parent_index)
     decoder.keywords = {"validate": validate, "limits": limits, "use_threads": use_threads, "verify": verify}
-    decoder.made = new_made(limits)
-    decoder.limits = decoder.made.limits
+    decoder.budget = new_payload_budget(limits)
+    decoder.limits = decoder.budget.limits
     decoder.verifies = verify_of(verify) != 0
     decoder.columns = columns
     decoder.on_error = on_error

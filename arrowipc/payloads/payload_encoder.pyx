@@ -440,7 +440,7 @@ cdef int encode_cell(PayloadEncoder k, int64_t i, Fault* fault) noexcept nogil:
     return found
 
 
-cdef inline void put_end(PayloadEncoder k, int64_t i) noexcept nogil:
+cdef inline void put_offset(PayloadEncoder k, int64_t i) noexcept nogil:
     """Store where cell i begins, which is the end of the one before it."""
     if k.large:
         (<int64_t*> k.ends.data)[i] = k.used
@@ -451,12 +451,12 @@ cdef inline void put_end(PayloadEncoder k, int64_t i) noexcept nogil:
 cdef int encode_all(PayloadEncoder k, Fault* fault) noexcept nogil:
     """Append all cells; `k.done` counts those that are complete."""
     cdef int outcome = 0
-    put_end(k, 0)
+    put_offset(k, 0)
     while k.done < k.n and outcome == 0:
         outcome = encode_cell(k, k.done, fault)
         if outcome == 0:
             k.done += 1
-            put_end(k, k.done)
+            put_offset(k, k.done)
     return outcome
 
 

@@ -73,7 +73,7 @@ cdef class SchemaMapping:
 
     cdef int reserve(self, int64_t variadic) except -1
     # Make `piece` of the columns `d`; encoded fields are left to the caller. -1: `fault`.
-    cdef int spread(self, const ColumnsData* d, int64_t most, Fault* fault) noexcept nogil
+    cdef int map_fields(self, const ColumnsData* d, int64_t most, Fault* fault) noexcept nogil
     cdef int check_nulls(self, const ColumnsData* d, Fault* fault) noexcept nogil
     cdef int complete(self, list guarded) except -1
 
@@ -81,9 +81,9 @@ cdef class SchemaMapping:
 # Return the mapping of payloads with the schema `whole` to the output's, `out`; UsageError if there is none. `strict`:
 # a column that `out` does not have is an error, too.
 cdef SchemaMapping find_mapping(Plan whole, Plan out, bint strict)
-# Return the mapping of payloads that have none of the output's columns: `spread` makes nulls.
+# Return the mapping of payloads that have none of the output's columns: `map_fields` makes nulls.
 cdef SchemaMapping absent_mapping(Plan out)
-# Raise the fault of `spread` or of an append.
+# Raise the fault of `map_fields` or of an append.
 cdef int raise_mapping_fault(const Fault* fault, Plan plan) except -1
 # Return a schema in which each dictionary type is replaced by the type of its values.
 cdef object plain_schema(object schema)
@@ -103,12 +103,12 @@ cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:
 
 
 @cython.final
-cdef class Made:
+cdef class PayloadBudget:
     """The bytes that one call has made of its payloads and that are not in them; refused payloads count, too."""
     cdef LimitsData limits      # decompressed_slack: that of the call
     cdef int64_t taken          # bytes of all payloads so far
     cdef int64_t bytes          # made of them: missing columns, decoded dictionaries, decompressed bodies
-    cdef Budget budget          # ... where dictionaries refer to dictionaries
+    cdef Budget nested          # ... where dictionaries refer to dictionaries
 
     # Set the limits of a decoder, so that it decompresses a body of a payload of `size` bytes to no more than allowed.
     cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil
@@ -117,21 +117,21 @@ cdef class Made:
 
 
 # `limits`: the Limits of the call, or None.
-cdef Made new_made(object limits)
+cdef PayloadBudget new_payload_budget(object limits)
 
 
-cdef inline int64_t may_make(Made made, int64_t size) noexcept nogil:
+cdef inline int64_t may_make(PayloadBudget budget, int64_t size) noexcept nogil:
     """Bytes that may still be made of the payloads so far and of one more, of `size` bytes."""
     cdef int64_t most, total
-    if (add_overflows(made.taken, size, &total) or mul_overflows(total, made.limits.decompressed_ratio, &most)
-            or add_overflows(most, made.limits.decompressed_slack, &most)):
+    if (add_overflows(budget.taken, size, &total) or mul_overflows(total, budget.limits.decompressed_ratio, &most)
+            or add_overflows(most, budget.limits.decompressed_slack, &most)):
         return INT64_MAX
-    return max(most - made.bytes, 0)
+    return max(most - budget.bytes, 0)
 
 
-cdef inline int64_t body_allowance(Made made, int64_t size) noexcept nogil:
+cdef inline int64_t body_allowance(PayloadBudget budget, int64_t size) noexcept nogil:
     """Bytes to which a body of a payload of `size` bytes may be decompressed."""
     cdef int64_t most
-    if add_overflows(may_make(made, size), size, &most) or most > made.limits.decompressed_bytes:
-        most = made.limits.decompressed_bytes
+    if add_overflows(may_make(budget, size), size, &most) or most > budget.limits.decompressed_bytes:
+        most = budget.limits.decompressed_bytes
     return most

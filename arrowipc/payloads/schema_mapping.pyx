@@ -213,7 +213,7 @@ cdef class SchemaMapping:
         self.direct = self.alike and self.n_encoded == 0
         return self.reserve(0)
 
-    cdef int spread(self, const ColumnsData* d, int64_t most, Fault* fault) noexcept nogil:
+    cdef int map_fields(self, const ColumnsData* d, int64_t most, Fault* fault) noexcept nogil:
         cdef int found
         self.blanks.most = most
         self.blanks.used = 0
@@ -225,7 +225,7 @@ cdef class SchemaMapping:
         while True:
             self.blanks.moved = False
             self.blanks.used = 0
-            found = spread_fields(self.origins, &self.blanks, d, &self.piece.d, fault)
+            found = place_fields(self.origins, &self.blanks, d, &self.piece.d, fault)
             if found < 0 or not self.blanks.moved:
                 return found
 
@@ -256,8 +256,8 @@ cdef class SchemaMapping:
         return 0
 
 
-cdef int spread_fields(const Origin* origins, Blanks* b, const ColumnsData* d, ColumnsData* piece,
-                       Fault* fault) noexcept nogil:
+cdef int place_fields(const Origin* origins, Blanks* b, const ColumnsData* d, ColumnsData* piece,
+                      Fault* fault) noexcept nogil:
     """Set the nodes and extents of every field of the output, except those that are HOW_DECODED."""
     cdef const FieldPlan* out = piece.plan.fields
     cdef int32_t f = 0, used = piece.plan.n_buffers
@@ -448,7 +448,7 @@ cdef SchemaMapping match_schemas(SchemaMapping mapping, bint strict):
 # -- bytes that are made of payloads ---------------------------------------------------------------------------
 
 
-cdef class Made:
+cdef class PayloadBudget:
     cdef void bound(self, LimitsData* limits, int64_t size) noexcept nogil:
         limits.decompressed_bytes = body_allowance(self, size)
         limits.decompressed_slack = self.limits.decompressed_slack
@@ -457,16 +457,16 @@ cdef class Made:
         if more <= 0:
             return 0
         self.bytes += more
-        self.budget.earn(more)
+        self.nested.earn(more)
         if may_make(self, size) == 0:
             raise LimitError("what is stored in the payload becomes more bytes than Limits.decompressed_ratio and "
                              "payload_slack allow")
         return 0
 
 
-cdef Made new_made(object limits):
-    cdef Made made = Made.__new__(Made)
-    limits_data(limits, &made.limits)
-    made.limits.decompressed_slack = min(made.limits.decompressed_slack, made.limits.payload_slack)
-    made.budget = new_budget(made.limits.decompressed_slack, " (Limits.payload_slack)")
-    return made
+cdef PayloadBudget new_payload_budget(object limits):
+    cdef PayloadBudget budget = PayloadBudget.__new__(PayloadBudget)
+    limits_data(limits, &budget.limits)
+    budget.limits.decompressed_slack = min(budget.limits.decompressed_slack, budget.limits.payload_slack)
+    budget.nested = new_budget(budget.limits.decompressed_slack, " (Limits.payload_slack)")
+    return budget

@@ -71,11 +71,11 @@ def find_jar() -> str | None:
         The path for ``spark.jars``, ``--jars`` and ``spark.addArtifact`` of Spark Connect. None if there is no jar and
         none can be built: the log says why, once.
     """
-    return _outcome()
+    return _find_once()
 
 
 @functools.cache
-def _outcome() -> str | None:
+def _find_once() -> str | None:
     """Find or build the jar once per process: a failed build is not tried again."""
     try:
         return str(_found())

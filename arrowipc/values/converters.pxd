@@ -23,7 +23,7 @@ cdef class Converter:
     cdef Converter user             # the Converter for which this one makes dictionary values or values of runs,
     cdef int32_t user_field         # and the field of `user`
 
-    cdef uint8_t* room(self, int32_t buffer, int64_t size) except NULL      # memory for a buffer of `size` bytes
+    cdef uint8_t* allocate_buffer(self, int32_t buffer, int64_t size) except NULL  # memory for `size` bytes
     # Let a buffer be bytes that `owner` keeps alive.
     cdef int take(self, int32_t buffer, const uint8_t* data, int64_t size, object owner) except -1
     cdef int null(self, int32_t f, int64_t at, bint asked) except -1        # mark an element as null

@@ -168,7 +168,7 @@ cdef class Converter:
     def __dealloc__(self):
         free(self.d.nodes)
 
-    cdef uint8_t* room(self, int32_t buffer, int64_t size) except NULL:
+    cdef uint8_t* allocate_buffer(self, int32_t buffer, int64_t size) except NULL:
         """Return new memory for a buffer of `size` bytes; only its padding is zero."""
         cdef Memory memory
         if size <= 0:
@@ -196,7 +196,7 @@ cdef class Converter:
                 self.blame(f, at, "is null, and the field is not nullable")
             return 0
         if node.null_count == 0:
-            bits = self.room(field.first_buffer, bitmap_bytes(node.length))
+            bits = self.allocate_buffer(field.first_buffer, bitmap_bytes(node.length))
             memset(bits, 0xFF, node.length >> 3)
             if node.length & 7:
                 bits[node.length >> 3] = <uint8_t> ones(node.length & 7)
@@ -415,7 +415,7 @@ cdef int fill_nulls(Converter b, int32_t f, list items) except -1:
 
 cdef int fill_bools(Converter b, int32_t f, list items) except -1:
     cdef int64_t count = b.d.nodes[f].length, i
-    cdef uint8_t* bits = b.room(b.p.fields[f].first_buffer + 1, bitmap_bytes(count))
+    cdef uint8_t* bits = b.allocate_buffer(b.p.fields[f].first_buffer + 1, bitmap_bytes(count))
     # Python objects are needed here: <PyObject*> True would be the address 1.
     cdef object yes = True, no = False
     cdef PyObject* value
@@ -441,7 +441,7 @@ cdef int fill_integers(Converter b, int32_t f, list items) except -1:
     cdef const FieldPlan* field = &b.p.fields[f]
     cdef int64_t count = b.d.nodes[f].length, number, i
     cdef int32_t width = field.width
-    cdef uint8_t* out = b.room(field.first_buffer + 1, bytes_for(count, width))
+    cdef uint8_t* out = b.allocate_buffer(field.first_buffer + 1, bytes_for(count, width))
     cdef bint signed = field.flags & FIELD_SIGNED != 0
     cdef int64_t high = largest(width, signed), low = -high - 1 if signed else 0
     cdef PyObject* value
@@ -461,7 +461,7 @@ cdef int fill_floats(Converter b, int32_t f, list items) except -1:
     cdef const FieldPlan* field = &b.p.fields[f]
     cdef int64_t count = b.d.nodes[f].length, i
     cdef int32_t width = field.width
-    cdef uint8_t* out = b.room(field.first_buffer + 1, bytes_for(count, width))
+    cdef uint8_t* out = b.allocate_buffer(field.first_buffer + 1, bytes_for(count, width))
     cdef PyObject* value
     cdef double number
     cdef float single
@@ -485,7 +485,7 @@ cdef int fill_others(Converter b, int32_t f, list items) except -1:
     """Fill decimals, dates, times, timestamps, durations, intervals and binary of fixed size."""
     cdef int32_t width = b.p.fields[f].width
     cdef int64_t count = b.d.nodes[f].length, i
-    cdef uint8_t* out = b.room(b.p.fields[f].first_buffer + 1, bytes_for(count, width))
+    cdef uint8_t* out = b.allocate_buffer(b.p.fields[f].first_buffer + 1, bytes_for(count, width))
     cdef bint dates = b.p.fields[f].type == Type_Date
     cdef int64_t per_day = 1 if b.p.fields[f].unit == DateUnit_DAY else MS_PER_DAY
     cdef PyObject* value
@@ -507,7 +507,7 @@ cdef int fill_words(Converter b, int32_t f, list items) except -1:
     cdef int32_t width = 8 if field.layout == LAYOUT_VAR64 else 4
     cdef int64_t most = largest(width, True)
     cdef bint text = field.flags & FIELD_UTF8 != 0
-    cdef uint8_t* offsets = b.room(field.first_buffer + 1, bytes_for(count + 1, width))
+    cdef uint8_t* offsets = b.allocate_buffer(field.first_buffer + 1, bytes_for(count + 1, width))
     cdef Memory memory = Memory.__new__(Memory)
     cdef Word w
     store_int(offsets, 0, width, 0)
@@ -544,7 +544,7 @@ cdef int fill_views(Converter b, int32_t f, list items) except -1:
     cdef int64_t count = b.d.nodes[f].length, used = 0, size, i
     cdef bint text = field.flags & FIELD_UTF8 != 0
     cdef list pool = b.pools[field.view]
-    cdef uint8_t* view = b.room(field.first_buffer + 1, bytes_for(count, 16))
+    cdef uint8_t* view = b.allocate_buffer(field.first_buffer + 1, bytes_for(count, 16))
     cdef Memory memory = Memory.__new__(Memory)
     cdef Word w
     for i in range(count):

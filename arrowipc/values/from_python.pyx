@@ -407,21 +407,21 @@ cdef int buffer(Builder b, int32_t f, object values, object plain, object mask) 
         if not field.flags & FIELD_NULLABLE:
             b.blame(f, mask.argmax(), "is null, and the field is not nullable")
         b.d.nodes[f].null_count = numpy.count_nonzero(mask)
-        copied(b, field.first_buffer, numpy.packbits(~mask, bitorder="little"))
+        copy_bytes(b, field.first_buffer, numpy.packbits(~mask, bitorder="little"))
     if field.layout == LAYOUT_BOOL:
-        copied(b, field.first_buffer + 1, numpy.packbits(plain, bitorder="little"))
+        copy_bytes(b, field.first_buffer + 1, numpy.packbits(plain, bitorder="little"))
     elif numpy.may_share_memory(plain, values):
         source = Source(plain.reshape(-1).view(numpy.uint8))
         b.take(field.first_buffer + 1, source.data, source.size, source)
     else:
-        copied(b, field.first_buffer + 1, plain.reshape(-1).view(numpy.uint8))
+        copy_bytes(b, field.first_buffer + 1, plain.reshape(-1).view(numpy.uint8))
     return 0
 
 
-cdef int copied(Builder b, int32_t buffer, object values) except -1:
+cdef int copy_bytes(Builder b, int32_t buffer, object values) except -1:
     """Copy bytes into a new buffer, whose padding is zero."""
     cdef Source source = Source(values)
-    memcpy(b.room(buffer, source.size), source.data, source.size)
+    memcpy(b.allocate_buffer(buffer, source.size), source.data, source.size)
     return 0
 
 

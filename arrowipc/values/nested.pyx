@@ -196,9 +196,9 @@ cdef class Builder(Converter):
         cdef uint8_t* sizes = NULL
         cdef list flat = [], blank = [self.filler]
         if not fixed:
-            offsets = self.room(field.first_buffer + 1, (count + (not view)) * width)
+            offsets = self.allocate_buffer(field.first_buffer + 1, (count + (not view)) * width)
             if view:
-                sizes = self.room(field.first_buffer + 2, count * width)
+                sizes = self.allocate_buffer(field.first_buffer + 2, count * width)
             else:
                 store_int(offsets, count, width, 0)
         for i in range(count):
@@ -228,7 +228,7 @@ cdef class Builder(Converter):
     cdef int maps(self, int32_t f, list items) except -1:
         cdef int64_t count = self.d.nodes[f].length, i
         cdef int32_t key = f + 2
-        cdef uint8_t* offsets = self.room(self.p.fields[f].first_buffer + 1, (count + 1) * 4)
+        cdef uint8_t* offsets = self.allocate_buffer(self.p.fields[f].first_buffer + 1, (count + 1) * 4)
         cdef list keys = [], values = []
         store_int(offsets, 0, 4, 0)
         for i in range(count):
@@ -340,8 +340,8 @@ cdef class Builder(Converter):
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef bint dense = field.layout == LAYOUT_DENSE
         cdef int64_t count = self.d.nodes[f].length, i
-        cdef uint8_t* codes = self.room(field.first_buffer, count)
-        cdef uint8_t* offsets = self.room(field.first_buffer + 1, 4 * count) if dense else NULL
+        cdef uint8_t* codes = self.allocate_buffer(field.first_buffer, count)
+        cdef uint8_t* offsets = self.allocate_buffer(field.first_buffer + 1, 4 * count) if dense else NULL
         cdef list children = children_of(self.plan, f), parts = [[] for _ in children], part
         cdef int32_t child, ordinal = 0
         cdef int8_t code = 0
@@ -439,7 +439,7 @@ cdef class Builder(Converter):
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef DictionaryValues values = self.values_of(f)
         cdef int64_t count = self.d.nodes[f].length, start, end = 0, i
-        cdef uint8_t* out = self.room(field.first_buffer + 1, count * field.width)
+        cdef uint8_t* out = self.allocate_buffer(field.first_buffer + 1, count * field.width)
         cdef const uint8_t* valid
         cdef list given = items
         cdef Columns columns
@@ -476,7 +476,7 @@ cdef class Builder(Converter):
         cdef uint8_t* out
         # Allow eight values for each byte without an absolute limit: they do not become Python objects.
         quota(max(1 << 24, 8 * count_bytes(array.columns))).take(array.columns, count)
-        out = self.room(field.first_buffer + 1, count * field.width)
+        out = self.allocate_buffer(field.first_buffer + 1, count * field.width)
         self.d.nodes[f].length = count
         while end < count:
             start = end
@@ -540,7 +540,7 @@ cdef class Builder(Converter):
                 firsts.append(items[i])
                 starts.append(i)
             last = number[i]
-        out = self.room(self.p.fields[f + 1].first_buffer + 1, len(starts) * width)
+        out = self.allocate_buffer(self.p.fields[f + 1].first_buffer + 1, len(starts) * width)
         for i in range(len(starts)):
             store_int(out, i, width, starts[i + 1] if i + 1 < len(starts) else count)
         self.d.nodes[f + 1].length = len(starts)

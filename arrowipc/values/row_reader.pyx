@@ -212,7 +212,7 @@ cdef class RowReader:
                 self.batches[first] = None
         return 0
 
-    cdef int let_pass(self, RecordBatch batch, int32_t b) except -1:
+    cdef int release_taken(self, RecordBatch batch, int32_t b) except -1:
         """Release a mapped batch once as many rows as it has were taken: later rows rarely need its pages."""
         if self.states[b].taken >= batch.d.length and type(first_owner(batch)) is MappedBody:
             self.batches[b], self.states[b].taken = None, 0
@@ -228,7 +228,7 @@ cdef class RowReader:
         if batch is None:
             batch = self.fetch(b)
         self.states[b].taken += rows
-        self.let_pass(batch, b)
+        self.release_taken(batch, b)
         return batch
 
     cdef int announce(self, list numbers) except -1:
@@ -287,7 +287,7 @@ cdef class RowReader:
                 held[i] = self.fetch(b)
                 size += self.states[b].size
         for i in range(m):
-            self.let_pass(<RecordBatch> PyList_GET_ITEM(held, i), wanted[i])
+            self.release_taken(<RecordBatch> PyList_GET_ITEM(held, i), wanted[i])
         return alone(self.gather(held, wanted, <int64_t*> numbers.data, home, n))
 
     cdef RecordBatch gather(self, list held, const int32_t* wanted, int64_t* rows, int32_t* homes, int64_t n):

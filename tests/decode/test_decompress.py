@@ -93,7 +93,7 @@ def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):
     """A signal is handled between any two lines: the helpers must not wait for what never comes."""
     monkeypatch.setattr(codecs, "_cpus", lambda: 2)
     monkeypatch.setattr(codecs, "_helpers", [])
-    monkeypatch.setattr(codecs, "_turns", queue.SimpleQueue())
+    monkeypatch.setattr(codecs, "_calls", queue.SimpleQueue())
     lines: set[tuple[str, int]] = set()
 
     def interrupt(frame: Any, what: str, _: Any) -> Any:
@@ -112,7 +112,7 @@ def test_an_interrupt_at_any_point_leaves_the_helpers_free(monkeypatch):
             pass
         finally:
             sys.settrace(tracer)
-        codecs.ask(codecs.Turn((served := threading.Event()).set), 1)
+        codecs.ask(codecs.HelperCall((served := threading.Event()).set), 1)
         assert served.wait(20), sorted(lines)[-1]
         if len(lines) == before:
             break
@@ -153,13 +153,13 @@ def test_a_helper_without_memory_spoils_no_values(codec, monkeypatch):
     address = ctypes.cast(lacking, ctypes.c_void_p).value
 
     def helper_first(run: Callable[[], None], n_jobs: int) -> None:
-        turn = codecs.Turn(run)
-        helper = threading.Thread(target=turn)
+        call = codecs.HelperCall(run)
+        helper = threading.Thread(target=call)
         helper.start()
         helper.join()
         run()
-        if turn.error is not None:
-            raise turn.error
+        if call.error is not None:
+            raise call.error
 
     monkeypatch.setattr(codecs, "functions", lambda *way: {**functions(*way), create: address})
     look_again(monkeypatch)

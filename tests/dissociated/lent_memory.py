@@ -26,7 +26,7 @@ from arrowipc.dissociated.connection import Connection, Frame, PeerMemory
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Pairs
 from arrowipc.dissociated.memory.arena import SEALS
-from arrowipc.dissociated.memory.receiving import copied
+from arrowipc.dissociated.memory.receiving import receive_message
 from arrowipc.dissociated.protocol import (
     BodyType,
     body_tag,
@@ -90,7 +90,7 @@ class CopiedMemory(PeerMemory):
 
     def message(self, metadata: Any, pairs: Pairs, returned: Any, limits: Any, reads: Any = None) -> Message:
         try:
-            return copied("the forged server", metadata, pairs, limits, reads, self.copy)
+            return receive_message("the forged server", metadata, pairs, limits, reads, self.copy)
         finally:
             returned(pairs.addresses)
 

@@ -265,7 +265,7 @@ def test_no_more_is_done_ahead_than_there_are_workers_and_nothing_after_the_end(
     assert planned == [0, 1, 2, 3]
     results.close()
     deadline = time.monotonic() + 20
-    while codecs._turns.qsize() and time.monotonic() < deadline:
+    while codecs._calls.qsize() and time.monotonic() < deadline:
         time.sleep(0.005)
     assert max(done) <= 3
 

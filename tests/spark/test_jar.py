@@ -43,7 +43,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNam
 
 def forget() -> None:
     """What this process remembers of earlier calls."""
-    for function in (jar._outcome, sessions._say_once):
+    for function in (jar._find_once, sessions._say_once):
         function.cache_clear()
 
 

@@ -131,7 +131,9 @@ class Arena(SegmentedMemory[MemfdSegment]):
     def _segment_at(self, address: int) -> MemfdSegment | None:
         return self._segments.get(address >> OFFSET_BITS << OFFSET_BITS)
 
-    def _told(self, segment: MemfdSegment, connection: Connection, pairs: bytes, addresses: Sequence[int]) -> Placed:
+    def _describe_placed(
+        self, segment: MemfdSegment, connection: Connection, pairs: bytes, addresses: Sequence[int]
+    ) -> Placed:
         return Placed(pairs, addresses, (segment.fd,) if self._introduces(segment, connection) else ())
 
     # -- held bodies --
@@ -209,7 +211,7 @@ class Arena(SegmentedMemory[MemfdSegment]):
             segment, pairs, addresses = found
             for _, block, count in self._blocks(addresses):
                 block.leases += count
-        return self._told(segment, connection, pairs, addresses)
+        return self._describe_placed(segment, connection, pairs, addresses)
 
     def _end_held(self) -> None:
         """See `SegmentedMemory`. Finalisers may run anywhere, so a `Lease` only puts its address into a queue."""

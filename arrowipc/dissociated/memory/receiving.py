@@ -44,7 +44,7 @@ def announced(peer: str, length: int, limits: Limits) -> memoryview:
 Place = tuple[int, int, int]
 
 
-def copied(
+def receive_message(
     peer: str,
     metadata: Any,
     pairs: Pairs,

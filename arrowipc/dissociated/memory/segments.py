@@ -159,7 +159,9 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
         """Return the segment that contains an address."""
         return next(iter(self._segments.values()), None)
 
-    def _told(self, segment: SegmentT, connection: Connection, pairs: bytes, addresses: Sequence[int]) -> Placed:
+    def _describe_placed(
+        self, segment: SegmentT, connection: Connection, pairs: bytes, addresses: Sequence[int]
+    ) -> Placed:
         """Return the data to send for a body that was placed, and what the client needs for access to its segment."""
         return Placed(pairs, addresses)
 
@@ -191,7 +193,7 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
                 block.leases += len(addresses)
                 self._end_leases(segment, block)
                 self._end_write(segment)
-        return self._told(segment, connection, pairs, addresses) if addresses else None
+        return self._describe_placed(segment, connection, pairs, addresses) if addresses else None
 
     def _reserve(self, size: int) -> tuple[SegmentT, BodyMemory] | None:
         """Find room for a body, in an existing segment or in a new one."""
@@ -240,12 +242,12 @@ class SegmentedMemory(OfferedMemory, Generic[SegmentT]):
     # -- taking back --
 
     def release(self, addresses: Sequence[int]) -> None:
-        self._come_back(addresses, retire=False)
+        self._take_back(addresses, retire=False)
 
     def abandon(self, addresses: Sequence[int]) -> None:
-        self._come_back(addresses, retire=True)
+        self._take_back(addresses, retire=True)
 
-    def _come_back(self, addresses: Sequence[int], retire: bool) -> None:
+    def _take_back(self, addresses: Sequence[int], retire: bool) -> None:
         if self._pid == os.getpid():
             with self._lock:
                 self._end_held()

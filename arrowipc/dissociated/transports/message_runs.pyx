@@ -98,7 +98,7 @@ def read_run(stage, int64_t start, int64_t end, uint32_t number, limits=None):
         # Check again: another thread may have changed the stage since the first loop.
         if not find_message(at, stop, (first + i) % NUMBERS, bounds.metadata_bytes, &found):
             break
-        message = copied(memory, &found, room)
+        message = copy_message(memory, &found, room)
         if message is None:
             break
         messages.append(message)
@@ -107,7 +107,7 @@ def read_run(stage, int64_t start, int64_t end, uint32_t number, limits=None):
     return messages, last
 
 
-cdef Message copied(Memory memory, const Found* found, int64_t room):
+cdef Message copy_message(Memory memory, const Found* found, int64_t room):
     """Copy a message behind the others in `memory`; return None if it is not a valid message of a run."""
     cdef Message message = Message.__new__(Message)
     cdef Fault fault

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.arguments import check_integer
 from arrowipc.dissociated.connection import SLOWEST, Deadline, PeerMemory
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs
-from arrowipc.dissociated.memory.receiving import Place, copied, in_a_row
+from arrowipc.dissociated.memory.receiving import Place, in_a_row, receive_message
 from arrowipc.dissociated.memory.segments import BodyMemory, Segment, SegmentedMemory
 from arrowipc.dissociated.transports import ucx_worker
 from arrowipc.errors import FormatError
@@ -111,7 +111,9 @@ class UcxPeerMemory(PeerMemory):
             key = self._key or self._open(pairs.start)
             place = key.place(pairs.start)
             if place is None:
-                message = copied(self._connection.name, metadata, pairs, limits, reads, partial(self._fetch, key))
+                message = receive_message(
+                    self._connection.name, metadata, pairs, limits, reads, partial(self._fetch, key)
+                )
                 # Not after an error: memory that is still being fetched must not be given back to the server.
                 returned(addresses)
                 return message
