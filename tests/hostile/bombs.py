@@ -463,7 +463,7 @@ def maps_of_nothing() -> Bomb:
 def lists_of_nothing() -> Bomb:
     """Rows that are lists of 2**31 - 1 structs without fields, or of lists of size 0."""
     none = Table("FixedSizeList", listSize=0)
-    buffers = [b"", i32(0, MOST_ROWS), b"", b""]
+    buffers = [b"", i32(0, MOST_ROWS), b"", b"", b""]
     return several(
         {
             "structs": one(forge.LIST, 1, buffers[:3], field("item", forge.STRUCT), nodes=[MOST_ROWS]),

@@ -78,7 +78,8 @@ private[spark] object Expansion {
         each(column.length, row => if (column.isNull(row)) 0 else Platform.getInt(null, column.address(1) + 16 * row))
       case LIST32 | LIST64 | FIXED_LIST =>
         val elements = below(0)
-        if (column.plan.layout == FIXED_LIST && elements.isInstanceOf[Alike]) Alike(elements(column.plan.width))
+        if (column.plan.layout == FIXED_LIST && elements.isInstanceOf[Alike])
+          Alike(capped(elements(column.plan.width), 2 * SLOT))
         else row => capped(elements(column.offset(row)), 2 * SLOT * row)
       case LIST_VIEW32 | LIST_VIEW64 =>
         val elements = below(0)
