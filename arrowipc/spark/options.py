@@ -54,7 +54,7 @@ TABLE: tuple[Option, ...] = tuple(
     compression write none|uncompressed|lz4|zstd none jvm How batches are compressed.
     batchRows write count 65536 jvm Rows of a batch at most.
     batchBytes write bytes 32m jvm Bytes of a batch at most, before compression.
-    statistics write flag false jvm Least and greatest values of each batch are kept in it.
+    statistics write flag false jvm The minimum and maximum of each column are stored in each batch's metadata.
     invalid_text write error|replace|binary error jvm What to do about texts that are not UTF-8; `binary` stores bytes.
     on_error payload raise|null|row raise jvm A payload that cannot be read fails, is null, or is one row of nulls.
     error_column payload text - jvm The last field of each row, with the reason why a payload could not be read.
