@@ -29,8 +29,9 @@ cdef enum:
 
 cdef double[SHORT + 1] POWERS
 cdef int _power
-for _power in range(SHORT + 1):
-    POWERS[_power] = 10.0 ** _power
+POWERS[0] = 1.0
+for _power in range(SHORT):
+    POWERS[_power + 1] = 10.0 * POWERS[_power]      # exact, which `pow` is not in every C library
 
 
 cdef inline int64_t read_digits(const uint8_t* p, int64_t i, int64_t size, uint64_t* value) noexcept nogil:
@@ -42,7 +43,7 @@ cdef inline int64_t read_digits(const uint8_t* p, int64_t i, int64_t size, uint6
 
 
 cdef inline bint whole_number(const uint8_t* p, int64_t size, bint signed, uint64_t* value) noexcept nogil:
-    """Read a whole number, two's complement if negative; False if the text is none or does not fit."""
+    """Read a whole number, two's complement if negative; False if the text is not a whole number, or does not fit."""
     cdef bint negative = signed and size > 0 and p[0] == 45
     cdef uint64_t digit, most = <uint64_t> INT64_MAX + negative if signed else UINT64_MAX
     cdef int64_t i = negative
@@ -64,7 +65,7 @@ cdef inline bint whole_number(const uint8_t* p, int64_t size, bint signed, uint6
 
 
 cdef inline bint short_float(const uint8_t* p, int64_t size, double* value) noexcept nogil:
-    """Read a float of so few digits that one division or product rounds it right; False: it is another text."""
+    """Read a float of so few digits that one division rounds it right; False if the text is another one."""
     cdef bint negative = size > 0 and p[0] == 45
     cdef int64_t i, first = negative, point, digits, power
     cdef uint64_t number = 0
