@@ -207,6 +207,20 @@ def test_times_are_cast_where_all_of_them_are_whole_and_fit(small, large, times)
             ipc.array([most + 1], "int64").cast(make(large)).cast(make(small))
 
 
+@pytest.mark.parametrize(
+    ("source", "target"), [("double", "int32"), (pa.timestamp("ns"), pa.timestamp("us"))], ids=["numbers", "times"]
+)
+def test_every_row_of_a_long_column_is_cast_or_refused(source, target):
+    rows = 600_000  # more than are converted at a time, and no multiple of that
+    values = np.arange(rows) * 1000
+    null = np.arange(rows) % 7 == 3
+    array = pa.array(values.astype("f8") if source == "double" else values, source, mask=null)
+    assert ipc.array(array).cast(target).to_arrow() == array.cast(target)
+    wrong = values + (np.arange(rows) == rows - 1) * (0.5 if source == "double" else 1)
+    with pytest.raises(ipc.UsageError, match=f"row {rows - 1:,}|row {rows - 1}"):
+        ipc.array(pa.array(wrong, source, mask=null)).cast(target)
+
+
 def test_a_schema_takes_arrays_of_other_types_where_nothing_is_lost():
     schema = ipc.schema([("x", "int8"), ("t", ipc.types.timestamp("ms"))])
     columns = {"x": pa.array([1, None]), "t": pa.array([1, 2], pa.timestamp("s"))}
