@@ -1,4 +1,8 @@
-"""The codec libraries: finding them, checking their options, and the helper threads that all batches share."""
+"""The codec libraries: finding them, checking their options, and the helper threads that all batches share.
+
+Another codec takes a row of `CODECS`, a row of the table in `decode/decompress` with its functions in `inline/frames`,
+and its name where options are listed (`options.Codec`, the command line, the jar's `Codec`).
+"""
 
 from __future__ import annotations
 
@@ -10,88 +14,97 @@ from _thread import start_new_thread
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec, PathFinder
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from arrowipc.arguments import check_integer, described
 from arrowipc.errors import UnsupportedError, UsageError, missing_package
 
 LZ4_FRAME = 0
 ZSTD = 1
-NAMES = {LZ4_FRAME: "LZ4_FRAME", ZSTD: "ZSTD"}
-NUMBERS = {"lz4": LZ4_FRAME, "lz4_frame": LZ4_FRAME, "zstd": ZSTD}
 
-# The levels that the libraries accept. Below 0 both trade size for speed; 0 is their own default.
-LEVELS = {LZ4_FRAME: (-65536, 12), ZSTD: (-131072, 22)}
-DEFAULT_LEVEL = 1
 
-#: Functions of liblz4 and libzstd that decode (False) and encode (True) whole buffers, by the names we use for them.
-#:
+class Codec(NamedTuple):
+    """What is known of a codec before its library is found; `inline/frames` has how its functions are called."""
+
+    name: str  #: as Message.fbs says it
+    spellings: tuple[str, ...]  #: as users say it
+    levels: tuple[int, int]  #: that its library accepts; below 0 they trade size for speed, 0 is its default
+    #: Packages, and their modules that contain the library. The fastest come first; the first that works is used.
+    modules: tuple[tuple[str, str], ...]
+    #: The library's functions for whole buffers, by the names in `CodecFunctions`.
+    decoding: dict[str, str]
+    encoding: dict[str, str]
+
+
 #: ``LZ4F_compressFrame`` begins every frame with empty tables, so that a frame depends on nothing but its buffer. A
 #: reused context would not clear the tables: that saves 0.15 of the 1.1 us for 1 KB and nothing from 8 KB on, but
 #: what is left in the tables may change which match is found. ``ZSTD_compressCCtx`` states the size in the frame and
 #: reuses its context.
-FUNCTIONS = {
-    (LZ4_FRAME, False): {
-        "is_error": "LZ4F_isError",
-        "error_name": "LZ4F_getErrorName",
-        "create_lz4": "LZ4F_createDecompressionContext",
-        "free": "LZ4F_freeDecompressionContext",
-        "reset_lz4": "LZ4F_resetDecompressionContext",
-        "decode_lz4": "LZ4F_decompress",
-        "decode_block": "LZ4_decompress_safe",
-    },
-    (ZSTD, False): {
-        "is_error": "ZSTD_isError",
-        "error_name": "ZSTD_getErrorName",
-        "create_zstd": "ZSTD_createDCtx",
-        "free": "ZSTD_freeDCtx",
-        "decode_zstd": "ZSTD_decompressDCtx",
-        "most_zstd": "ZSTD_decompressBound",
-        "stated_zstd": "ZSTD_findDecompressedSize",
-    },
-    (LZ4_FRAME, True): {
-        "is_error": "LZ4F_isError",
-        "error_name": "LZ4F_getErrorName",
-        "bound_lz4": "LZ4F_compressFrameBound",
-        "encode_lz4": "LZ4F_compressFrame",
-    },
-    (ZSTD, True): {
-        "is_error": "ZSTD_isError",
-        "error_name": "ZSTD_getErrorName",
-        "create_zstd": "ZSTD_createCCtx",
-        "free": "ZSTD_freeCCtx",
-        "bound_zstd": "ZSTD_compressBound",
-        "encode_zstd": "ZSTD_compressCCtx",
-    },
+CODECS = {
+    LZ4_FRAME: Codec(
+        "LZ4_FRAME",
+        ("lz4", "lz4_frame"),
+        (-65536, 12),
+        (("lz4.frame", "_frame"),),
+        {
+            "is_error": "LZ4F_isError",
+            "error_name": "LZ4F_getErrorName",
+            "create_lz4": "LZ4F_createDecompressionContext",
+            "free": "LZ4F_freeDecompressionContext",
+            "reset_lz4": "LZ4F_resetDecompressionContext",
+            "decode_lz4": "LZ4F_decompress",
+            "decode_block": "LZ4_decompress_safe",
+        },
+        {
+            "is_error": "LZ4F_isError",
+            "error_name": "LZ4F_getErrorName",
+            "bound_lz4": "LZ4F_compressFrameBound",
+            "encode_lz4": "LZ4F_compressFrame",
+        },
+    ),
+    ZSTD: Codec(
+        "ZSTD",
+        ("zstd",),
+        (-131072, 22),
+        (("backports.zstd", "_zstd"), ("zstandard", "_cffi"), ("zstandard", "backend_c")),
+        {
+            "is_error": "ZSTD_isError",
+            "error_name": "ZSTD_getErrorName",
+            "create_zstd": "ZSTD_createDCtx",
+            "free": "ZSTD_freeDCtx",
+            "decode_zstd": "ZSTD_decompressDCtx",
+            "most_zstd": "ZSTD_decompressBound",
+            "stated_zstd": "ZSTD_findDecompressedSize",
+        },
+        {
+            "is_error": "ZSTD_isError",
+            "error_name": "ZSTD_getErrorName",
+            "create_zstd": "ZSTD_createCCtx",
+            "free": "ZSTD_freeCCtx",
+            "bound_zstd": "ZSTD_compressBound",
+            "encode_zstd": "ZSTD_compressCCtx",
+        },
+    ),
 }
-
-# Packages, and their modules that contain the libraries. The fastest come first; the first that works is used.
-MODULES: dict[int, tuple[tuple[str, str], ...]] = {
-    LZ4_FRAME: (("lz4.frame", "_frame"),),
-    ZSTD: (("backports.zstd", "_zstd"), ("zstandard", "_cffi"), ("zstandard", "backend_c")),
-}
-
-# LZ4F_blockSizeID_t of 1 MB. Blocks are independent, so that each can be decoded straight to its place. At this
-# size that costs nothing: they are as fast as linked blocks of 64 KB, and their size is within 0.2 %, while
-# independent blocks of 64 KB make text 19 % larger and 15 % slower. A buffer of less than 1 MB is one
-# block, whose declared size is the smallest that holds it.
-LZ4_BLOCK_SIZE = 6
+NUMBERS = {spelling: number for number, codec in CODECS.items() for spelling in codec.spellings}
+DEFAULT_LEVEL = 1
 
 
 def functions(codec: int, encodes: bool) -> dict[str, int]:
-    """Return the addresses of the `FUNCTIONS` of a codec, which packages built around liblz4 and libzstd export.
+    """Return the addresses of a codec's functions, which packages built around liblz4 and libzstd export.
 
     The Python interfaces of these packages take 1.5 us per call, also for a small buffer, and return new bytes for
     every frame.
     """
-    specs = [spec for each in MODULES[codec] if (spec := _spec(*each)) is not None]
+    row = CODECS[codec]
+    specs = [spec for each in row.modules if (spec := _spec(*each)) is not None]
     for spec in specs:
-        found = _exported(spec, FUNCTIONS[codec, encodes])
+        found = _exported(spec, row.encoding if encodes else row.decoding)
         if found is not None:
             return found
     if not specs:
-        what = f"compressing with {NAMES[codec]}" if encodes else f"the body is compressed with {NAMES[codec]}, and"
-        raise missing_package(what, MODULES[codec][-1][0].partition(".")[0])
+        what = f"compressing with {row.name}" if encodes else f"the body is compressed with {row.name}, and"
+        raise missing_package(what, row.modules[-1][0].partition(".")[0])
     raise UnsupportedError(
         f"this build of {specs[0].name} does not export the functions of its library: install its wheel from PyPI"
     )
@@ -128,10 +141,10 @@ def check_codec(name: object) -> int:
 
 
 def check_level(codec: int, level: int | None) -> int:
-    """Return the level to compress with; for None that is level 1 with both codecs, as in pyarrow."""
+    """Return the level to compress with; for None that is level 1, as in pyarrow."""
     if level is None:
         return DEFAULT_LEVEL
-    return check_integer(f"compression_level of {NAMES[codec]}", level, *LEVELS[codec])
+    return check_integer(f"compression_level of {CODECS[codec].name}", level, *CODECS[codec].levels)
 
 
 def check_savings(fraction: object) -> float:

@@ -242,7 +242,8 @@ cdef list read_values(Quota q, Columns columns, int32_t field, int64_t at, int64
     if q.unheld and q.depth == 0:
         refuse_unheld(out)
         q.unheld = False
-    # Dictionary-encoded values are converted already: the dictionary's field has the same metadata.
+    # Dictionary-encoded values are converted already: the dictionary's field has the same metadata. If nothing is asked
+    # for, the types in `extensions.PLAIN` are converted: only columns with their storage are asked for their type.
     if q.extensions is not False and not f.flags & FIELD_ENCODED:
         if q.extensions is not None or (f.layout == LAYOUT_FIXED and (f.width == 1 or f.width == 16)
                                         and has_metadata(columns.plan, field)):

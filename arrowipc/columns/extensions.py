@@ -184,7 +184,8 @@ def _rows(flat: list[Any], shape: tuple[int, ...], parameters: TensorColumn, cha
     return part(0, 0)
 
 
-#: Extension types whose values are converted unless the caller asks for others, by name.
+#: Extension types whose values are converted unless the caller asks for others, by name. `columns/elements` looks for
+#: them where values have 1 or 16 bytes.
 PLAIN: dict[str, Meaning] = {
     "arrow.bool8": _plain(at.Int(8, True), bool),
     "arrow.uuid": _plain(at.FixedSizeBinary(16), lambda value: UUID(bytes=value)),

@@ -450,7 +450,10 @@ cdef class Taker:
         return self.take_elements(f + 1, &lists)
 
     cdef int take_list_views(self, int32_t f, const Chosen* chosen) except -1:
-        """Take list views and copy the elements of each; or all from the first to the last, if these are fewer."""
+        """Take list views and copy the elements of each; or all from the first to the last, if these are fewer.
+
+        A row that is chosen twice gets its elements twice in the first case; in the second both rows share them.
+        """
         cdef int32_t buffer = self.plan.d.fields[f].first_buffer + 1
         cdef int32_t width = <int32_t> width_of(&self.plan.d.fields[f], 1)
         cdef int64_t n = chosen.count, total = 0, there = 0, k

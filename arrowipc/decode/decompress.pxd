@@ -9,52 +9,17 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
 from arrowipc._core cimport Columns, check_sizes, raise_fault
 from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.fbs_layout cimport CompressionType_MAX
+from arrowipc.inline.frames cimport Codec, CodecFunctions, DecompressJob, free_t
 from arrowipc.inline.plan cimport ColumnsData, LimitsData
-
-# Functions of liblz4 and libzstd, as the packages export them.
-ctypedef size_t (*create_lz4_t)(void** context, unsigned int version) noexcept nogil
-ctypedef void* (*create_zstd_t)() noexcept nogil
-ctypedef size_t (*free_t)(void* context) noexcept nogil
-ctypedef unsigned int (*is_error_t)(size_t code) noexcept nogil
-ctypedef const char* (*error_name_t)(size_t code) noexcept nogil
-ctypedef void (*reset_lz4_t)(void* context) noexcept nogil
-ctypedef size_t (*decode_lz4_t)(void* context, void* target, size_t* room, const void* frame, size_t* stored,
-                                const unsigned int* options) noexcept nogil
-ctypedef int (*decode_block_t)(const char* block, char* target, int stored, int room) noexcept nogil
-ctypedef size_t (*decode_zstd_t)(void* context, void* target, size_t room, const void* frame,
-                                 size_t stored) noexcept nogil
-ctypedef unsigned long long (*frame_size_t)(const void* frames, size_t stored) noexcept nogil
-ctypedef size_t (*bound_lz4_t)(size_t size, const void* preferences) noexcept nogil
-ctypedef size_t (*encode_lz4_t)(void* target, size_t room, const void* source, size_t size,
-                                const void* preferences) noexcept nogil
-ctypedef size_t (*bound_zstd_t)(size_t size) noexcept nogil
-ctypedef size_t (*encode_zstd_t)(void* context, void* target, size_t room, const void* source, size_t size,
-                                 int level) noexcept nogil
-
-cdef struct CodecFunctions:
-    # The functions of one codec in one direction, in the order of `FUNCTIONS`; those of the other codec and the other
-    # direction are NULL.
-    is_error_t is_error
-    error_name_t error_name
-    create_lz4_t create_lz4     # liblz4 encodes without a context
-    create_zstd_t create_zstd
-    free_t free
-    reset_lz4_t reset_lz4
-    decode_lz4_t decode_lz4
-    decode_block_t decode_block
-    decode_zstd_t decode_zstd
-    frame_size_t most_zstd      # the most bytes that frames can hold; ZSTD_CONTENTSIZE_ERROR: they are incomplete
-    frame_size_t stated_zstd    # the bytes that frames say they hold
-    bound_lz4_t bound_lz4
-    encode_lz4_t encode_lz4
-    bound_zstd_t bound_zstd
-    encode_zstd_t encode_zstd
+cdef enum:
+    N_CODECS = CompressionType_MAX + 1
 
 
 @cython.final
 cdef class CodecContext:
     """A codec's working memory, used by one thread at a time."""
-    cdef void* state
+    cdef void* state        # NULL: the codec needs none
     cdef free_t free        # not a reference to the pool, because that refers to idle contexts
 
 
@@ -65,30 +30,17 @@ cdef class CodecPool:
     cdef int level          # of an encoder
     cdef CodecFunctions c
     cdef dict addresses     # of the functions in `c`, by name
+    cdef const Codec* row   # how the functions are called
     cdef list idle          # contexts that nobody uses
     # Take a context for one thread, and give it back. A context that met an error is not given back: resetting LZ4's
     # context does not remove everything that a failed frame left in it.
-    cdef CodecContext take_context(self)    # None: the codec needs no context
+    cdef CodecContext take_context(self)
     cdef int give(self, CodecContext taken) except -1
 
 
 # Return the pool of encoders of a codec; raise UnsupportedError if its package is missing. Encoders of other levels
 # than the default one may be large: they are freed with their compressor.
 cdef CodecPool encoders(int codec, int level)
-
-
-cdef struct DecompressJob:
-    # One compressed buffer.
-    const uint8_t* frame
-    int64_t stored          # bytes of the frame
-    int64_t claim           # bytes that it says it holds
-    uint8_t* target
-    int64_t made            # bytes that the codec gave
-    size_t code             # what the codec returned
-    int outcome             # Outcome
-    int32_t extent
-    int32_t field
-    int32_t buffer
 
 
 # Replace the compressed buffers by their contents.
@@ -136,9 +88,9 @@ cdef struct Scratch:
 cdef class Inflater:
     """Decompresses batch after batch as readers do, without the GIL."""
     cdef list taken             # for each codec, its pool and a context; None: the codec is missing
-    cdef const CodecFunctions* functions[2]
-    cdef void* states[2]
-    cdef bint[2] known          # False: not looked for, or the context met an error
+    cdef const CodecFunctions* functions[N_CODECS]
+    cdef void* states[N_CODECS]
+    cdef bint[N_CODECS] known          # False: not looked for, or the context met an error
     cdef DecompressJob* jobs
     cdef int64_t room
     cdef bint use_threads       # leave large bodies to the reader, which has threads

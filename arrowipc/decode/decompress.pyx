@@ -1,13 +1,14 @@
 """Makes a located body readable: decompresses it, checks its sizes, reverses its byte order, aligns it."""
 
 cimport cython
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport *
 from arrowipc.inline.fault cimport *
-from arrowipc.inline.fbs_layout cimport CompressionType_LZ4_FRAME
+from arrowipc.inline.fbs_layout cimport CompressionType_LZ4_FRAME, CompressionType_ZSTD
+from arrowipc.inline.frames cimport *
 from arrowipc.inline.layouts cimport BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, BufferSpec, size_needed
 from arrowipc.inline.loads cimport (
     bswap16, bswap32, bswap64, load_i64, load_u32, loose_u16, loose_u32, loose_u64, mul_overflows, round_up,
@@ -20,18 +21,25 @@ from arrowipc.errors import FormatError, LimitError, UnsupportedError
 
 cdef enum:
     PREFIX = 8                      # bytes of the uncompressed length before each compressed buffer
-    LZ4_EXPANSION = 255             # a byte of an LZ4 block yields at most this many
     MOST_UNUSED = 1 << 16           # a buffer may always be so many bytes larger than its field's length requires
-    LZ4_VERSION = 100               # LZ4F_VERSION
     WORTH_RELEASING = 1 << 16       # bytes: below this, handing over the GIL costs more than it gives
     WORTH_THREADS = 1 << 18         # bytes: below this, waking a thread costs more than it gives
     MOST_IDLE = 16                  # how many idle contexts of a codec are kept for the next batches
-    N_FUNCTIONS = 15                # of CodecFunctions
 
-cdef uint32_t LZ4_MAGIC = 0x184D2204
-cdef uint32_t ZSTD_MAGIC = 0xFD2FB528
-cdef uint32_t SKIPPABLE_MAGIC = 0x184D2A50      # and the 15 after it
-cdef uint64_t ZSTD_ERROR = <uint64_t> -2       # ZSTD_CONTENTSIZE_ERROR; one more: unknown
+
+# -- the codecs ----------------------------------------------------------------------------------------------
+
+cdef Codec[N_CODECS] CODECS
+CODECS[CompressionType_LZ4_FRAME] = Codec(
+    "LZ4_FRAME", LZ4_EXPANSION, LZ4_LEAST, 1 << 17, "",
+    check_lz4, NULL, create_lz4, decode_lz4, room_for_lz4, encode_lz4,
+)
+CODECS[CompressionType_ZSTD] = Codec(
+    "ZSTD", 0, ZSTD_LEAST, 1 << 16,
+    ". Arrow Java up to 19.0.0 wrote a length of 0 before some buffers that are not empty: arrowipc.recover() "
+    "reads them if their frames state their size",     # apache/arrow-java#1116
+    check_zstd, stated_by_zstd, create_zstd, decode_zstd, room_for_zstd, encode_zstd,
+)
 
 
 # -- decompression: what each buffer claims ------------------------------------------------------------------
@@ -41,19 +49,11 @@ cdef enum Refusal:
     # Claims that are refused before anything is allocated.
     REFUSED_SHORT = 1       # no room for the prefix
     REFUSED_NEGATIVE
-    REFUSED_EXPANSION       # LZ4 cannot hold that much in so little
+    REFUSED_EXPANSION       # the codec cannot hold that much in so little
     REFUSED_KNOWN           # the length of the field requires much less
     REFUSED_TOTAL           # Limits.decompressed_bytes
     REFUSED_RATIO           # Limits.decompressed_ratio and _slack
     REFUSED_FRAME           # the frame itself contradicts it
-
-
-cdef enum Outcome:
-    DONE = 0
-    BROKEN                  # the codec refuses the frame
-    UNFINISHED              # the frame goes on after its claim, or stops before its end
-    TRAILING                # bytes after the frame
-    OTHER_SIZE              # the frame holds another number of bytes
 
 
 cdef struct Ledger:
@@ -66,40 +66,13 @@ cdef struct Ledger:
     const char* why         # of REFUSED_FRAME
 
 
-cdef const char* check_lz4(const uint8_t* frame, int64_t size, int64_t claim) noexcept nogil:
-    """Return why an LZ4 frame cannot hold `claim` bytes, or NULL if nothing in its header is against it."""
-    cdef uint8_t flags
-    if size < 7 or load_u32(frame) != LZ4_MAGIC:
-        return "not an LZ4 frame (legacy and skippable frames are not allowed)"
-    flags = frame[4]
-    if flags & 1:
-        return "the LZ4 frame needs a dictionary"
-    if flags & 8 and (size < 15 or load_i64(frame + 6) != claim):
-        return "the LZ4 frame states another size"
-    return NULL
-
-
-cdef const char* check_zstd(const CodecFunctions* c, const uint8_t* data, int64_t size, int64_t claim) noexcept nogil:
-    """Do the same for ZSTD frames; there may be several, one after the other, up to the end of the data."""
-    cdef uint32_t magic = load_u32(data) if size >= 8 else 0
-    cdef uint64_t most
-    if magic != ZSTD_MAGIC and magic >> 4 != SKIPPABLE_MAGIC >> 4:
-        return "not a ZSTD frame"
-    most = c.most_zstd(data, size)
-    if most == ZSTD_ERROR:
-        return "the ZSTD frame is broken or cut short, or bytes follow it"
-    if most < <uint64_t> claim:
-        return "the ZSTD frame holds less"
-    return NULL
-
-
 cdef int read_buffer_prefix(Extent* extent, DecompressJob* job, int codec, const CodecFunctions* c, int64_t known,
                             const LimitsData* limits, Ledger* sums) noexcept nogil:
     """Read one prefix: a raw or empty buffer is done here, a compressed one becomes `job`.
 
     `known` is the size that the field's length requires (-1: its values decide). `c` is NULL if the codec is missing.
     """
-    cdef uint64_t stated
+    cdef const Codec* row = &CODECS[codec]
     job.stored = extent.size
     job.claim = 0
     if extent.size < PREFIX:
@@ -118,19 +91,15 @@ cdef int read_buffer_prefix(Extent* extent, DecompressJob* job, int codec, const
     if job.claim == 0 and job.stored == 0:
         extent[0] = Extent(NULL, 0)
         return 0
-    if job.claim == 0 and limits.repairs and c != NULL and c.stated_zstd != NULL:
-        stated = c.stated_zstd(job.frame, job.stored)
-        job.claim = <int64_t> stated if stated <= INT64_MAX else 0
-    if codec == CompressionType_LZ4_FRAME and job.claim // LZ4_EXPANSION > job.stored:
+    if job.claim == 0 and limits.repairs and c != NULL and row.stated != NULL:
+        job.claim = row.stated(c, job.frame, job.stored)
+    if row.expansion and job.claim // row.expansion > job.stored:
         return REFUSED_EXPANSION
     if (0 <= known < INT64_MAX - MOST_UNUSED and job.claim > known + MOST_UNUSED
             and (job.claim - known - MOST_UNUSED) // LZ4_EXPANSION > job.stored):
         # Writers may leave unused bytes behind a slice, which compress well; a decompression bomb compresses better.
         return REFUSED_KNOWN
-    if codec == CompressionType_LZ4_FRAME:
-        sums.why = check_lz4(job.frame, job.stored, job.claim)
-    elif c != NULL:
-        sums.why = check_zstd(c, job.frame, job.stored, job.claim)
+    sums.why = row.check(c, job.frame, job.stored, job.claim)
     if sums.why != NULL:
         return REFUSED_FRAME
     if job.claim > limits.decompressed_bytes - sums.claimed or job.claim > INT64_MAX - 128 - sums.reserved:
@@ -181,13 +150,6 @@ cdef int read_buffer_prefixes(ColumnsData* d, int codec, const CodecFunctions* c
 # -- decompression: the codec --------------------------------------------------------------------------------
 
 
-# The functions in `CodecFunctions`, as `codecs.FUNCTIONS` names them.
-cdef tuple FUNCTIONS = (
-    "is_error", "error_name", "create_lz4", "create_zstd", "free", "reset_lz4", "decode_lz4", "decode_block",
-    "decode_zstd", "most_zstd", "stated_zstd", "bound_lz4", "encode_lz4", "bound_zstd", "encode_zstd",
-)
-
-
 cdef class CodecContext:
     def __dealloc__(self):
         if self.state != NULL:
@@ -196,41 +158,34 @@ cdef class CodecContext:
 
 cdef class CodecPool:
     def __cinit__(self, int codec, int level, dict addresses):
-        cdef uintptr_t[N_FUNCTIONS] found
-        cdef Py_ssize_t i
+        self.row = &CODECS[codec]
+        self.c = functions_at(addresses)
         self.codec = codec
         self.level = level
         self.addresses = addresses
         self.idle = []
-        for i, name in enumerate(FUNCTIONS):
-            found[i] = addresses.get(name, 0)
-        memcpy(&self.c, found, sizeof(CodecFunctions))
 
     cdef CodecContext take_context(self):
         cdef CodecContext made
         with cython.critical_section(self):
             if self.idle:
                 return self.idle.pop()
-        if self.c.free == NULL:
-            return None
         made = CodecContext.__new__(CodecContext)
         made.free = self.c.free
-        if self.c.create_lz4 != NULL:
-            self.c.create_lz4(&made.state, LZ4_VERSION)
-        else:
-            made.state = self.c.create_zstd()
-        if made.state == NULL:
-            raise MemoryError(f"no memory for a context of {codec_name(self.codec)}")
+        if made.free != NULL:
+            made.state = self.row.create(&self.c)
+            if made.state == NULL:
+                raise MemoryError(f"no memory for a context of {codec_name(self.codec)}")
         return made
 
     cdef int give(self, CodecContext taken) except -1:
-        if taken is not None and len(self.idle) < MOST_IDLE:
+        if taken.state != NULL and len(self.idle) < MOST_IDLE:
             self.idle.append(taken)
         return 0
 
 
 # The pools made so far: for each codec its decoders, and its encoders at the default level.
-pools = [None] * 4
+pools = [None] * (2 * N_CODECS)
 
 
 def forget_contexts():
@@ -263,78 +218,6 @@ cdef CodecPool encoders(int codec, int level):
     return found if level == found.level else CodecPool(codec, level, found.addresses)
 
 
-cdef void decode_zstd(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil:
-    """Decode all frames of a job; `check_zstd` has accepted their headers and sizes."""
-    job.code = c.decode_zstd(state, job.target, job.claim, job.frame, job.stored)
-    job.made = 0
-    if c.is_error(job.code):
-        job.outcome = BROKEN
-    else:
-        job.made = job.code
-        job.outcome = DONE if job.made == job.claim else OTHER_SIZE
-
-
-cdef inline uint8_t lz4_checksum(uint8_t flags, uint8_t size) noexcept nogil:
-    """Return the byte that ends a frame header of two bytes: the second lowest byte of their XXH32."""
-    cdef uint32_t h = <uint32_t> 374761393 + 2
-    h += flags * <uint32_t> 374761393
-    h = (h << 11 | h >> 21) * <uint32_t> 2654435761
-    h += size * <uint32_t> 374761393
-    h = (h << 11 | h >> 21) * <uint32_t> 2654435761
-    h = (h ^ h >> 15) * <uint32_t> 2246822519
-    h = (h ^ h >> 13) * <uint32_t> 3266489917
-    return <uint8_t> ((h ^ h >> 16) >> 8)
-
-
-cdef bint decode_lz4_block(const CodecFunctions* c, DecompressJob* job) noexcept nogil:
-    """Decode a frame of one block without checksums, in half the time; False: it has another shape, or is wrong."""
-    cdef const uint8_t* frame = job.frame
-    cdef int64_t stored = job.stored - 15, most
-    cdef uint32_t word
-    # 0x60 and 0x40: version 1, blocks independent or linked, nothing else.
-    if stored < 1 or (frame[4] & 0xDF) != 0x40 or frame[5] & 0x8F or frame[5] < 0x40 or job.claim < 1:
-        return False
-    most = <int64_t> 1 << (8 + 2 * (frame[5] >> 4))
-    word = load_u32(frame + 7)
-    if (word & 0x7FFFFFFF != stored or stored > most or job.claim > most or load_u32(frame + 11 + stored) != 0
-            or frame[6] != lz4_checksum(frame[4], frame[5])):
-        return False
-    if word >> 31:
-        if stored != job.claim:
-            return False
-        memcpy(job.target, frame + 11, stored)
-    elif c.decode_block(<const char*> frame + 11, <char*> job.target, <int> stored, <int> job.claim) != job.claim:
-        return False
-    job.made = job.claim
-    job.outcome = DONE
-    return True
-
-
-cdef void decode_lz4(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil:
-    # stable_target: what is written stays where it is, so linked blocks refer to it in place.
-    cdef unsigned int[4] options = [1, 0, 0, 0]
-    cdef size_t room = job.claim, taken = job.stored
-    c.reset_lz4(state)
-    job.code = c.decode_lz4(state, job.target, &room, job.frame, &taken, options)
-    job.made = room
-    if c.is_error(job.code):
-        job.outcome = BROKEN
-    elif job.code != 0:
-        job.outcome = UNFINISHED
-    elif <int64_t> taken != job.stored:
-        job.outcome = TRAILING
-    else:
-        job.outcome = DONE if job.made == job.claim else OTHER_SIZE
-
-
-cdef bint decode_job(const CodecFunctions* c, void* state, DecompressJob* job) noexcept nogil:
-    if c.decode_zstd != NULL:
-        decode_zstd(c, state, job)
-    elif not decode_lz4_block(c, job):
-        decode_lz4(c, state, job)
-    return job.outcome == DONE
-
-
 @cython.final
 cdef class DecompressJobs(Jobs):
     """The compressed buffers of one batch."""
@@ -362,7 +245,8 @@ cdef class DecompressJobs(Jobs):
     cdef void run(self, void* state) noexcept nogil:
         cdef int64_t i = next_job(self)
         while i < self.failed:
-            if not decode_job(&self.pool.c, state, &self.jobs[i]):
+            self.pool.row.decode(&self.pool.c, state, &self.jobs[i])
+            if self.jobs[i].outcome != DONE:
                 self.failed = i
             i = next_job(self)
 
@@ -422,7 +306,7 @@ cdef int decompress(Columns columns, int codec, const LimitsData* limits, bint u
 
 
 cdef str codec_name(int codec):
-    return "LZ4_FRAME" if codec == CompressionType_LZ4_FRAME else "ZSTD"
+    return CODECS[codec].name.decode()
 
 
 cdef str place_name(Columns columns, const DecompressJob* job):
@@ -430,11 +314,8 @@ cdef str place_name(Columns columns, const DecompressJob* job):
 
 
 cdef str hint(int codec, const DecompressJob* job):
-    """Say where a length of 0 before a ZSTD frame may come from (apache/arrow-java#1116)."""
-    if job.claim or codec == CompressionType_LZ4_FRAME:
-        return ""
-    return (". Arrow Java up to 19.0.0 wrote a length of 0 before some buffers that are not empty: arrowipc.recover() "
-            "reads them if their frames state their size")
+    """Say where a length of 0 before a frame may come from."""
+    return "" if job.claim else CODECS[codec].hint.decode()
 
 
 cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob* job, const Ledger* sums,
@@ -457,7 +338,7 @@ cdef object refuse(Columns columns, int codec, int refusal, const DecompressJob*
         return FormatError(f"{place}: the uncompressed length is {job.claim}: expected -1 (stored raw), 0 or "
                            "more")
     if refusal == REFUSED_EXPANSION:
-        return FormatError(f"{claim}, which cannot hold more than {LZ4_EXPANSION} times its size")
+        return FormatError(f"{claim}, which cannot hold more than {CODECS[codec].expansion} times its size")
     if refusal == REFUSED_KNOWN:
         length = columns.d.nodes[job.field].length
         needed = size_needed(&columns.plan.d.fields[job.field], job.buffer, length)
@@ -614,7 +495,7 @@ cdef class Inflater:
     def __dealloc__(self):
         cdef int codec
         free(self.jobs)
-        for codec in range(2):
+        for codec in range(N_CODECS):
             if self.known[codec] and self.taken is not None and self.taken[codec] is not None:
                 (<CodecPool> self.taken[codec][0]).give(self.taken[codec][1])
 
@@ -656,7 +537,8 @@ cdef class Inflater:
             target += round_up(job.claim, LINE)
             if job.claim & (LINE - 1):
                 memset(target - LINE, 0, LINE)
-            if not decode_job(c, self.states[codec], job):
+            CODECS[codec].decode(c, self.states[codec], job)
+            if job.outcome != DONE:
                 # Resetting LZ4's context does not remove everything that a failed frame left in it (its stated size).
                 self.known[codec] = False
                 return DECODE_BY_DECODER
@@ -667,5 +549,5 @@ cdef class Inflater:
 
 cdef Inflater new_inflater(bint use_threads):
     cdef Inflater inflater = Inflater.__new__(Inflater)
-    inflater.use_threads, inflater.taken = use_threads, [None, None]
+    inflater.use_threads, inflater.taken = use_threads, [None] * N_CODECS
     return inflater

@@ -1,27 +1,12 @@
 # The encoder, which makes messages of truncated columns: their metadata, and the parts of their body.
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Jobs, Memory
 from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.plan cimport ColumnsData, Extent
 from arrowipc.decode.decompress cimport CodecPool
 from arrowipc.decode.framing cimport Message
-
-cdef struct Preferences:
-    # LZ4F_preferences_t of lz4frame.h, the same since liblz4 1.8: 56 bytes on every ABI that we build for.
-    # The first seven members are its LZ4F_frameInfo_t.
-    unsigned int block_size     # LZ4F_blockSizeID_t
-    unsigned int independent    # LZ4F_blockMode_t: 0 linked, 1 independent
-    unsigned int checksum       # of the content: none, as all other writers
-    unsigned int kind
-    uint64_t content_size       # 0: not stated; the prefix in front of the frame states it
-    unsigned int dictionary
-    unsigned int block_checksum
-    int level
-    unsigned int flush
-    unsigned int favour_decoder
-    unsigned int[3] reserved
 
 cdef struct CompressJob:
     # One buffer that may become smaller.
@@ -35,7 +20,7 @@ cdef struct CompressJob:
 
 @cython.final
 cdef class Compressor(Jobs):
-    cdef readonly int codec     # CompressionType: 0 LZ4_FRAME, 1 ZSTD
+    cdef readonly int codec     # CompressionType
     cdef double savings         # least fraction of a buffer that its frame must save
     cdef bint use_threads
     cdef CodecPool pool
@@ -44,7 +29,6 @@ cdef class Compressor(Jobs):
     cdef int64_t jobs_room
     cdef int64_t total          # bytes of all jobs
     cdef size_t code            # the library's error, 0: none
-    cdef Preferences preferences    # of liblz4
 
     # Compress the buffers, and fill parts[0 : d.n_extents]. `chosen`: one byte per field of d.plan, 0: its buffers stay
     # raw (NULL: all are compressed). An empty buffer becomes an empty part without a prefix. The memory of the parts

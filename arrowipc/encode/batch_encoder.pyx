@@ -15,6 +15,7 @@ from arrowipc.inline.body_parts cimport BodyPart, padding, stored_size
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Vector
+from arrowipc.inline.frames cimport Codec, CodecFunctions
 from arrowipc.inline.loads cimport add_overflows, load_i64, put16, put32, put64, round_up
 from arrowipc.inline.plan cimport BatchHeader, ColumnsData, Extent, FieldPlan, v4_bitmap
 from arrowipc.inline.room cimport reserve_items
@@ -35,17 +36,10 @@ from arrowipc.errors import UsageError
 
 cdef enum:
     PREFIX = 8                      # bytes of the uncompressed length before each stored buffer
-    # A compressed LZ4 block has a token, a literal, an offset of 2, a token and 5 literals: 10 bytes. Around
-    # it lie a header of 7, the block's size and the end mark.
-    LEAST_LZ4 = 25
-    LEAST_ZSTD = 10                 # magic number 4, descriptor 1, content size 1, block header 3, a byte
     LINE = 64
     # Bytes: below this, releasing the GIL costs more time than it saves, at levels that take 50 us for so many bytes.
     WORTH_RELEASING = 1 << 14
     QUICK_LEVEL = 3
-    # Bytes: below this, waking a thread costs more time than it saves (measured at the default level).
-    WORTH_THREADS_LZ4 = 1 << 17
-    WORTH_THREADS_ZSTD = 1 << 16
     SPARE_MEMORY = 1 << 22          # bytes that are kept although the batch needs less
 
 
@@ -69,15 +63,11 @@ cdef class Compressor(Jobs):
         self.pool = encoders(self.codec, codecs.check_level(self.codec, level))
         self.savings = codecs.check_savings(min_space_savings)
         self.use_threads = use_threads
-        self.preferences.block_size = codecs.LZ4_BLOCK_SIZE
-        self.preferences.independent = 1
-        self.preferences.level = self.pool.level
 
     def __dealloc__(self):
         free(self.jobs)
 
     cdef int compress(self, const ColumnsData* d, const uint8_t* chosen, BodyPart* parts) except -1:
-        cdef int64_t worth = WORTH_THREADS_LZ4 if self.codec == CompressionType_LZ4_FRAME else WORTH_THREADS_ZSTD
         cdef CompressJob* job
         cdef bint use_threads
         cdef int64_t i
@@ -87,7 +77,7 @@ cdef class Compressor(Jobs):
                 self.memory = None
             return 0
         self.place()
-        use_threads = self.use_threads and self.n_jobs > 1 and self.total >= worth
+        use_threads = self.use_threads and self.n_jobs > 1 and self.total >= self.pool.row.worth_threads
         if use_threads:
             # The largest first, so that no thread begins one when the others are done.
             qsort(self.jobs, self.n_jobs, sizeof(CompressJob), by_size)
@@ -95,7 +85,7 @@ cdef class Compressor(Jobs):
         self.run_all(use_threads)
         if self.code:
             name = self.pool.c.error_name(self.code).decode()
-            raise MemoryError(f"cannot compress to {'LZ4' if self.pool.c.encode_lz4 != NULL else 'ZSTD'}: {name}")
+            raise MemoryError(f"cannot compress to {self.pool.row.name.decode()}: {name}")
         for i in range(self.n_jobs):
             job = &self.jobs[i]
             if job.stored:
@@ -106,26 +96,24 @@ cdef class Compressor(Jobs):
 
     cdef int work(self) except -1:
         cdef CodecContext taken = self.pool.take_context()
-        cdef void* state = NULL if taken is None else taken.state
         if self.total < WORTH_RELEASING and self.pool.level <= QUICK_LEVEL:
-            self.make_frames(state)
+            self.make_frames(taken.state)
         else:
             with nogil:
-                self.make_frames(state)
+                self.make_frames(taken.state)
         self.pool.give(taken)
         return 0
 
     cdef void make_frames(self, void* state) noexcept nogil:
+        cdef const Codec* row = self.pool.row
+        cdef const CodecFunctions* c = &self.pool.c
         cdef CompressJob* job
         cdef size_t stored
         cdef int64_t i = next_job(self)
         while i < self.failed:
             job = &self.jobs[i]
-            if self.pool.c.encode_lz4 != NULL:
-                stored = self.pool.c.encode_lz4(job.target, job.room, job.source, job.size, &self.preferences)
-            else:
-                stored = self.pool.c.encode_zstd(state, job.target, job.room, job.source, job.size, self.pool.level)
-            if self.pool.c.is_error(stored):
+            stored = row.encode(c, state, job.target, job.room, job.source, job.size, self.pool.level)
+            if c.is_error(stored):
                 self.code = stored
             elif accepted(job.size, stored, self.savings):
                 job.stored = stored
@@ -154,14 +142,13 @@ cdef class Compressor(Jobs):
         return 0
 
     cdef void add_buffer(self, const Extent* extent, int32_t index, bint chosen, BodyPart* part) noexcept:
-        cdef int64_t least = LEAST_LZ4 if self.codec == CompressionType_LZ4_FRAME else LEAST_ZSTD
         if extent.size <= 0 or extent.data == NULL:
             return      # `part` is cleared
         part.data = extent.data
         part.size = extent.size
         part.prefix = -1
         part.prefixed = True
-        if chosen and accepted(extent.size, least, self.savings):
+        if chosen and accepted(extent.size, self.pool.row.least, self.savings):
             self.jobs[self.n_jobs] = CompressJob(extent.data, extent.size, NULL, 0, 0, index)
             self.n_jobs += 1
             self.total += extent.size
@@ -173,10 +160,7 @@ cdef class Compressor(Jobs):
         cdef CompressJob* job
         for i in range(self.n_jobs):
             job = &self.jobs[i]
-            if self.pool.c.bound_lz4 != NULL:
-                job.room = self.pool.c.bound_lz4(job.size, &self.preferences)
-            else:
-                job.room = self.pool.c.bound_zstd(job.size)
+            job.room = self.pool.row.room(&self.pool.c, job.size, self.pool.level)
             if add_overflows(total, round_up(job.room, LINE), &total):
                 raise MemoryError("the buffers of the batch add up to more than memory can hold")
         target = self.frame_memory(total)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrowipc import types
 from arrowipc._core import Source
+from arrowipc.codecs import CODECS
 from arrowipc.decode.file_decoder import MAGIC
 from arrowipc.decode.framing import Message, outline
 from arrowipc.decode.message_index import find_message, find_schema
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Schema
 
 #: Number in the metadata of a message -> name of the codec.
-CODECS: dict[int, Any] = {-1: None, 0: "lz4", 1: "zstd"}
+CODEC_NAMES: dict[int, Any] = {-1: None} | {number: codec.spellings[0] for number, codec in CODECS.items()}
 #: Type -> the roles of its buffers, without validity.
 ROLES: dict[type[types.DataType], tuple[str, ...]] = {
     **dict.fromkeys((types.Utf8, types.Binary, types.LargeUtf8, types.LargeBinary), ("offsets", "data")),
@@ -128,7 +129,7 @@ def _messages_in_file(buffer: Any, limits: Limits | None) -> Iterator[Located]:
 def outline_of(message: Message) -> BatchOutline | None:
     """Read the metadata of a RecordBatch or DictionaryBatch message; return None for other kinds."""
     found = outline(message)
-    return None if found is None else BatchOutline(found[0], CODECS[found[1]], *found[2:])
+    return None if found is None else BatchOutline(found[0], CODEC_NAMES[found[1]], *found[2:])
 
 
 def dictionary_fields(schema: Schema) -> dict[int, tuple[str, types.Dictionary]]:

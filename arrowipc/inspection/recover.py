@@ -20,7 +20,7 @@ from arrowipc.encode.atomic_file import KnownPath
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.events import BatchRead
 from arrowipc.inspection.damage import Ledger, Recovery, without_traceback
-from arrowipc.inspection.message_layout import CODECS
+from arrowipc.inspection.message_layout import CODEC_NAMES
 from arrowipc.inspection.resync import Outline, Search, count_views, name_column, name_writer, take_dictionaries
 from arrowipc.limits import RecoveryLimits
 from arrowipc.options import ReadOptions, read_options, with_keywords
@@ -311,7 +311,7 @@ def _write_out(reader: RecoveryReader, into: Any, format: str, compression: Code
     codec: Any = compression
     if compression == "keep":
         known = survey(first[0]) if first else None
-        codec = CODECS.get(known[3]) if known else None
+        codec = CODEC_NAMES.get(known[3]) if known else None
     if format == "stream":
         writer: Any = new_stream(into, reader.schema, compression=codec, durable=durable, dictionary_deltas=True)
     else:

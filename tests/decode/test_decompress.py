@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from decode.codec_ways import look_again
+from decode.codec_ways import look_again, only
 from helpers import forge, optional
 from helpers.arrays import address, pyarrow_bytes
 from helpers.forge import Table, batch, field, i32, i64, schema, stream
@@ -77,8 +77,7 @@ def test_109_empty_frames():
 @pytest.mark.parametrize("size", [1, 8, 1000, COUNTED.nbytes // 8])
 def test_109_every_shape_of_zstd_frame(build, shape, size, monkeypatch):
     pytest.importorskip(build)  # from Python 3.14 on the standard library takes the place of backports
-    monkeypatch.setitem(codecs.MODULES, codecs.ZSTD, [way for way in codecs.MODULES[codecs.ZSTD] if way[0] == build])
-    look_again(monkeypatch)
+    only(build, monkeypatch)
     content = COUNTED[:size].tobytes()
     frame = zstandard.ZstdCompressor(**ZSTD_SHAPES[shape]).compress(content)
     assert numbers_in(frame, 8 * size, codecs.ZSTD) == COUNTED[:size].tolist()

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from decode.codec_ways import look_again
+from decode.codec_ways import only
 from helpers.arrays import read_batch
 
 import arrowipc as ipc
-from arrowipc import UsageError, codecs
+from arrowipc import UsageError
 
 lz4 = pytest.importorskip("lz4.frame")
 zstandard = pytest.importorskip("zstandard")
@@ -155,9 +155,8 @@ def test_109_lz4_frames_have_independent_blocks_no_larger_than_1_mb():
 )
 def test_frames_are_those_of_the_package(name, level, monkeypatch):
     # One version of libzstd for both: those of the zstandard package.
-    monkeypatch.setitem(codecs.MODULES, codecs.ZSTD, [b for b in codecs.MODULES[codecs.ZSTD] if b[0] == "zstandard"])
+    only("zstandard", monkeypatch)
     content, number = mild(300_001), 1 if level is None else level
-    look_again(monkeypatch)
     if name == "lz4":
         options = {"block_size": lz4.BLOCKSIZE_MAX1MB, "block_linked": False, "store_size": False}
         expected = lz4.compress(content, compression_level=number, **options)

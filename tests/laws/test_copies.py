@@ -19,7 +19,7 @@ from arrowipc import UsageError
 from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.decode.framing import survey
 from arrowipc.dissociated.served import messages_of
-from arrowipc.inspection.message_layout import CODECS
+from arrowipc.inspection.message_layout import CODEC_NAMES
 
 # -- streams, message by message -----------------------------------------------------------------------------
 
@@ -328,7 +328,7 @@ def codec_of(data: Any) -> Any:
     with ipc.open(data) as reader:
         first = next(reader.stored(), None)
         known = None if first is None else survey(first[0])
-    return None if known is None else CODECS.get(known[3])
+    return None if known is None else CODEC_NAMES.get(known[3])
 
 
 def check_size(data: bytes, level: str = "full") -> None:
