@@ -329,12 +329,14 @@ IN_ONE_PROCESS = (
 
 #: Those in which the libraries differ.
 OF_EVERY_LIBRARY = (loading_the_library_takes_no_signals, d086_memory_of_a_killed_client_is_not_used_again)
+#: Those that wait for seconds; tests/peers/test_ucx_cpp.py waits for one such server whenever tests run.
+LONG = (d087_every_wait_for_a_silent_peer_ends,)
 
 
 @pytest.mark.parametrize(
     ("law", "library"),
     [
-        pytest.param(law, library, marks=pytest.mark.slow if i and law not in OF_EVERY_LIBRARY else ())
+        pytest.param(law, library, marks=pytest.mark.slow if law in LONG or (i and law not in OF_EVERY_LIBRARY) else ())
         for law in IN_ONE_PROCESS
         for i, library in enumerate(LIBRARIES)
     ],
@@ -353,8 +355,8 @@ def test_a_forked_process_is_told_that_it_cannot_use_ucx(library: str) -> None:
         assert tells(child) == [2, 0, 1]  # attempts of the child that were refused; the batches of its parent
 
 
+@pytest.mark.parametrize("memory", [pytest.param(0, marks=pytest.mark.slow), 64 << 20])
 @every_way
-@pytest.mark.parametrize("memory", [0, 64 << 20])
 def test_d003_d022_d048_d064_streams_are_equal_between_processes(library, transports, mode, memory) -> None:
     """Small and large bodies, empty ones (d040), metadata that comes by rendezvous (d001), and two clients at once.
 
@@ -377,7 +379,8 @@ def test_d003_d022_d048_d064_streams_are_equal_between_processes(library, transp
 
 
 @pytest.mark.parametrize(
-    ("end", "memory"), [("kill", 64 << 20), pytest.param("kill", 0, marks=pytest.mark.slow), ("end", 0)]
+    ("end", "memory"),
+    [("kill", 64 << 20), *(pytest.param(end, 0, marks=pytest.mark.slow) for end in ("kill", "end"))],
 )
 @every_way
 def test_d070_d087_a_server_that_ends_ends_the_stream_and_leaves_arrays(
@@ -404,7 +407,7 @@ def test_d070_d087_a_server_that_ends_ends_the_stream_and_leaves_arrays(
             assert ends(client) == 0
 
 
-@pytest.mark.parametrize("mode", ["peer", "none"])
+@pytest.mark.parametrize("mode", ["peer", pytest.param("none", marks=pytest.mark.slow)])
 @some_library
 def test_a_server_that_answers_late_serves_a_client_that_tries_both_modes(library: str, mode: str) -> None:
     with peer(serve, library, TCP, mode) as server:
@@ -439,7 +442,8 @@ def test_libraries_of_two_versions_refuse_each_other_with_a_word_about_that() ->
 
 
 @pytest.mark.parametrize(
-    "address", [64, (1 << 64) - (9 << 20), *(pytest.param(1 << n, marks=pytest.mark.slow) for n in (47, 63))]
+    "address",
+    [(1 << 64) - (9 << 20), *(pytest.param(each, marks=pytest.mark.slow) for each in (64, 1 << 47, 1 << 63))],
 )
 @some_library
 def test_d053_pairs_outside_the_servers_memory_are_refused(library: str, address: int) -> None:
@@ -450,11 +454,9 @@ def test_d053_pairs_outside_the_servers_memory_are_refused(library: str, address
         assert re.match(r"FormatError: .* which do not lie in the memory that its remote_handle opens", said)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign
-@pytest.mark.parametrize(
-    ("lent", "mode"),
-    [(256 << 20, "peer"), *(pytest.param(0, mode, marks=pytest.mark.slow) for mode in ("peer", "none"))],
-)
+@pytest.mark.parametrize(("lent", "mode"), [(256 << 20, "peer"), (0, "peer"), (0, "none")])
 @some_library
 def test_d085_d086_killed_clients_leave_nothing_behind(library: str, lent: int, mode: str) -> None:
     """The server goes on, in bounded memory (d088), and no byte of what the others hold changes (d072)."""

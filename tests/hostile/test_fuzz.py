@@ -76,6 +76,7 @@ def fuzz(folder: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_fuzzer_finds_planted_bugs(tmp_path):
     """An exception, a crash, a hang and a bomb: each becomes a finding with its input, and the others go on."""
     code, text = fuzz(tmp_path, "--module", "fuzz.planted", "--seconds", "4", "index", "crash", "hang", "greedy")

@@ -9,6 +9,7 @@ taken = pytest.importorskip("helpers.taken", exc_type=ModuleNotFoundError)  # so
 pytestmark = pytest.mark.nosanitize  # peers bring their own allocators, and panic
 
 
+@pytest.mark.slow
 def test_what_arrives_is_what_the_page_says():
     page = taken.PAGE.read_text()
     found = taken.tables()

@@ -83,9 +83,7 @@ def lay_programs(folder: Path) -> list[str]:
 MYPY = ("mypy", "--strict", "--allow-redefinition", "--no-incremental")
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(MYPY, marks=pytest.mark.slow), ("pyright", "--pythonpath")], ids=" ".join
-)
+@pytest.fixture(scope="module", params=[MYPY, ("pyright", "--pythonpath")], ids=" ".join)
 def errors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, int, str]]:
     """What a type checker says of all programs: of which, in which line, and its words."""
     tool, *options = request.param

@@ -73,6 +73,7 @@ def a_spark(home: Path, version: str, *, compiler: bool = True) -> str:
 # Building.
 
 
+@pytest.mark.slow
 def test_a_jar_is_built_once_and_is_complete(small: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
     path = find_jar()
     assert path is not None

@@ -195,9 +195,10 @@ def zeroed(data: bytes) -> Iterator[bytes]:
 @pytest.mark.parametrize(
     ("damage", "kind", "codec"),
     [
-        *((flipped, "file", "zstd"), (zeroed, "stream", "lz4")),
-        pytest.param(flipped, "stream", "lz4", marks=pytest.mark.slow),
+        (zeroed, "stream", "lz4"),
         pytest.param(zeroed, "file", "zstd", marks=pytest.mark.slow),
+        pytest.param(flipped, "stream", "lz4", marks=pytest.mark.slow),
+        pytest.param(flipped, "file", "zstd", marks=pytest.mark.slow),
     ],
 )
 def test_damaged_metadata_is_an_error_where_python_has_one(core, tmp_path, kind, codec, damage):

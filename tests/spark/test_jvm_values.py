@@ -71,7 +71,8 @@ DAYS = ["0001-01-01", "0001-01-03", "1500-02-28", "1500-03-01", *(f"1582-10-{day
 ASKED = [DAYS[at] for at in (0, 4, 8)]
 
 
-@pytest.mark.parametrize("java8", ["true", pytest.param("false", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("java8", ["true", "false"])
 def test_pruning_by_days_of_either_calendar(spark: SparkSession, conf: Any, tmp_path: Path, java8: str) -> None:
     evaluate(conf, "interpreted")
     conf("spark.sql.datetime.java8API.enabled", java8)

@@ -125,6 +125,7 @@ def test_mutants_of_cells_neither_end_the_jvm_nor_take_its_memory(spark: SparkSe
     assert peak(spark) - started < 300
 
 
+@pytest.mark.slow
 def test_payloads_of_more_rows_than_memory_holds_are_python_s(spark: SparkSession) -> None:
     word, nothing = ["x" * (1 << 20)], pa.array([0] * 400, pa.int8())
     many = pa.record_batch({"x": pa.DictionaryArray.from_arrays(nothing, word)})

@@ -211,6 +211,7 @@ def test_streams_and_micro_batches(spark: SparkSession, payloads: DataFrame, tmp
     assert len(found) == 8
 
 
+@pytest.mark.slow
 def test_big_cells_and_many_cells_take_the_memory_of_one(spark: SparkSession) -> None:
     """Each of 60 cells of 8 MB, compressed or not: a task that kept them would take 500 MB and more of its JVM's."""
     big = pa.record_batch({"id": range(500_000), "word": [f"{n % 7:09}" for n in range(500_000)]})
