@@ -218,7 +218,6 @@ cdef struct PoolTarget:
 cdef struct Append:
     # The arguments of one append.
     const ColumnsData* piece
-    const int64_t* shifts   # per ordinal of Plan.dictionaries, added to the indices; NULL: all 0
     PyObject* owner         # keeps the piece's memory alive; NULL: all of it is copied
     Fault* fault
 
@@ -232,8 +231,7 @@ cdef class ColumnsBuilder(BuilderMemory):
     # Append all rows of `piece`: `append` raises errors and keeps the owner, `append_data` needs no GIL. `snapshot`
     # returns everything so far.
     cdef int append(self, Columns piece) except -1
-    cdef int append_data(self, const ColumnsData* piece, const int64_t* shifts, PyObject* owner,
-                         Fault* fault) noexcept nogil
+    cdef int append_data(self, const ColumnsData* piece, PyObject* owner, Fault* fault) noexcept nogil
     cdef Columns snapshot(self)
     # Refuse a plan that has another shape; to be called before `append_data` gets pieces of a new plan.
     cdef int match(self, Plan plan) except -1

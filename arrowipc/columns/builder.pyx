@@ -445,38 +445,8 @@ cdef int append_fixed(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
     cdef const FieldPlan* field = &g.p.fields[f]
     cdef int32_t first = field.first_buffer
     cdef int64_t start = g.spans[f].start, count = g.spans[f].count
-    if job.shifts != NULL and field.flags & FIELD_ENCODED and job.shifts[field.dictionary] != 0:
-        return append_indices(g, job, f, job.shifts[field.dictionary])
     return copy_in(g, first + 1, job.piece.extents[first + 1].data + start * field.width, count * field.width,
                    job.fault)
-
-
-cdef int append_indices(ColumnsBuilder g, const Append* job, int32_t f, int64_t shift) noexcept nogil:
-    """Append dictionary indices, each raised by `shift`: their dictionary lies behind another one now."""
-    cdef const FieldPlan* field = &g.p.fields[f]
-    cdef int32_t first = field.first_buffer, width = field.width
-    cdef const uint8_t* bits = validity_of(job, f, first)
-    cdef const uint8_t* values = job.piece.extents[first + 1].data
-    cdef int64_t start = g.spans[f].start, count = g.spans[f].count, i, value
-    cdef bint signed = (field.flags & FIELD_SIGNED) != 0
-    cdef int64_t limit = largest(width, signed), mask = -1 if signed or width == 8 else limit
-    cdef uint8_t* out
-    if reserve(g, first + 1, count * width, job.fault) < 0:
-        return -1
-    out = g.blocks[first + 1].data + g.sizes[first + 1]
-    for i in range(count):
-        if bits != NULL and not get_bit(bits, start + i):
-            # A null slot may hold any index, also one that would overflow.
-            store_int(out, i, width, 0)
-            continue
-        value = load_int(values, start + i, width) & mask
-        if value < 0 or value > INT64_MAX - shift:
-            return fail(job.fault, FAULT_INDEX, f, 1, i, value, 0, NULL)
-        if value + shift > limit:
-            return full(job, f, value + shift, limit, b"dictionary indices")
-        store_int(out, i, width, value + shift)
-    g.sizes[first + 1] += count * width
-    return 0
 
 
 cdef int append_offsets(ColumnsBuilder g, const Append* job, int32_t f, int32_t width, Span* inner) noexcept nogil:
@@ -721,15 +691,14 @@ cdef class ColumnsBuilder(BuilderMemory):
         free(self.spans)
         free(self.targets)
 
-    cdef int append_data(self, const ColumnsData* piece, const int64_t* shifts, PyObject* owner,
-                         Fault* fault) noexcept nogil:
+    cdef int append_data(self, const ColumnsData* piece, PyObject* owner, Fault* fault) noexcept nogil:
         """Append all rows of `piece`, which has this plan's shape and has passed `check_sizes`.
 
-        `shifts`, one per dictionary of the plan, are added to its indices (NULL: none). `owner` keeps the piece's
-        memory alive: with it, large data buffers of views are borrowed, without it (NULL) they are copied. After a
-        failure (-1, `fault` filled) a part may have been appended: a caller that goes on must call `restore`.
+        `owner` keeps the piece's memory alive: with it, large data buffers of views are borrowed, without it (NULL)
+        they are copied. After a failure (-1, `fault` filled) a part may have been appended: a caller that goes on must
+        call `restore`.
         """
-        cdef Append job = Append(piece, shifts, owner, fault)
+        cdef Append job = Append(piece, owner, fault)
         cdef const PlanData* p = self.p
         cdef int64_t rows, length
         cdef int32_t i, f = 0
@@ -763,7 +732,7 @@ cdef class ColumnsBuilder(BuilderMemory):
         cdef Fault fault
         if piece.plan is not self.matched:
             self.match(piece.plan)
-        if self.append_data(&piece.d, NULL, <PyObject*> piece.owner if piece.owner is not None else NULL, &fault) < 0:
+        if self.append_data(&piece.d, <PyObject*> piece.owner if piece.owner is not None else NULL, &fault) < 0:
             raise_fault(&fault, self.plan)
         return 0
 

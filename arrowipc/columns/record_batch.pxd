@@ -30,6 +30,5 @@ cdef RecordBatch select_columns(RecordBatch batch, tuple columns)
 cdef tuple share_dictionaries(Plan plan, list arrays)
 
 # Fill `out`, which is new, with the rows of all pieces (at least one). `lend`: large data buffers of views are shared
-# with the pieces; else everything except dictionaries is copied. `joined`: dictionaries, by ordinal, that the indices
-# of all pieces refer to already.
-cdef int concat_into(Columns out, tuple pieces, bint lend=*, dict joined=*) except -1
+# with the pieces; else everything except dictionaries is copied.
+cdef int concat_into(Columns out, tuple pieces, bint lend=*) except -1

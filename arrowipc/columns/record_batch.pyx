@@ -720,28 +720,19 @@ cdef RecordBatch select_columns(RecordBatch batch, tuple columns):
 # -- concatenation -------------------------------------------------------------------------------------------
 
 
-cdef tuple join_dictionaries(list versions):
-    """Return one dictionary for columns that had these (None: no dictionary), and the shifts of their indices."""
-    cdef list distinct = [], places = [], starts = [0]
-    cdef dict known = {}
-    cdef Columns last = None, out
+cdef tuple longest_dictionary(list versions):
+    """Return the longest of the dictionaries (None: there is none), and whether it begins with each of the others."""
+    cdef Columns last = None
+    cdef set known = {id(None)}
     for version in versions:
-        # Nearly always a column has one dictionary, or one that grows: a look at the last one is enough.
-        if version is not None and id(version) not in known:
-            if last is None or not (begins_with(last, version) or begins_with(version, last)):
-                distinct.append(version)
+        # Nearly always a column has one dictionary, or one that grows.
+        if id(version) not in known:
+            known.add(id(version))
+            if last is None or begins_with(version, last):
                 last = version
-            elif last.d.length < (<Columns> version).d.length:
-                last = distinct[len(distinct) - 1] = version
-            known[id(version)] = len(distinct) - 1
-        places.append(0 if version is None else known[id(version)])
-    if len(distinct) < 2:
-        return last, [0] * len(versions)
-    for dictionary in distinct:
-        starts.append(starts[len(starts) - 1] + (<Columns> dictionary).d.length)
-    out = Columns.__new__(Columns)
-    concat_into(out, tuple(distinct))
-    return out, [starts[place] for place in places]
+            elif not begins_with(last, version):
+                return None, False
+    return last, True
 
 
 cdef void measure_piece(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
@@ -774,45 +765,37 @@ cdef void measure_piece(BuilderMemory g, const ColumnsData* d, int32_t f, int64_
             g.wanted[below.first_buffer + 1] += min(within, d.nodes[f + 1].length) * below.width
 
 
-cdef set too_long(const PlanData* p, list dictionaries):
-    """Ordinals of the dictionaries that have more values than the indices of one of their fields can count."""
-    cdef const FieldPlan* field
-    cdef Columns values
-    cdef int32_t f
-    cdef set out = set()
-    for f in range(p.n_fields):
-        field = &p.fields[f]
-        values = dictionaries[field.dictionary] if field.flags & FIELD_ENCODED else None
-        if values is not None and values.d.length - 1 > largest(field.width, (field.flags & FIELD_SIGNED) != 0):
-            out.add(field.dictionary)
-    return out
-
-
-cdef int concat_into(Columns out, tuple pieces, bint lend=True, dict joined=None) except -1:
+cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
     cdef ColumnsBuilder builder = ColumnsBuilder((<Columns> pieces[0]).plan)
-    cdef int64_t n = len(builder.dictionaries), count = len(pieces), rows = 0, k, i
-    cdef Memory shifts = Memory(n * count * 8), data = Memory(2 * count * sizeof(void*))
+    cdef int64_t count = len(pieces), rows = 0, k, i
+    cdef Memory data = Memory(2 * count * sizeof(void*))
     cdef const ColumnsData** piece = <const ColumnsData**> data.data
     cdef PyObject** owner = <PyObject**> (piece + count)
-    cdef list dictionaries = [], owners = [(<Columns> one).owner for one in pieces]
+    cdef list dictionaries = [], owners
+    cdef set differing = set()
     cdef Columns one
     cdef Fault fault
     cdef int found = 0
-    for i in range(count):
-        one = <Columns> pieces[i]
+    for one in pieces:
         if one.plan is not builder.matched:
             builder.match(one.plan)
+    for k in range(len(builder.dictionaries)):
+        dictionary, serves_all = longest_dictionary([(<Columns> one).dictionaries[k] for one in pieces])
+        dictionaries.append(dictionary)
+        if not serves_all:
+            differing.add(k)
+    if differing:
+        from arrowipc.distinct.unifier import unify
+
+        pieces, unified = unify(pieces, differing)
+        for k in differing:
+            dictionaries[k] = unified[k]
+    owners = [(<Columns> one).owner for one in pieces]
+    for i in range(count):
+        one = <Columns> pieces[i]
         piece[i] = &one.d
         owner[i] = PyList_GET_ITEM(owners, i)
         rows += one.d.length
-    for k in range(n):
-        if joined is not None and k in joined:
-            dictionary, moves = joined[k], [0] * count
-        else:
-            dictionary, moves = join_dictionaries([(<Columns> one).dictionaries[k] for one in pieces])
-        dictionaries.append(dictionary)
-        for i in range(count):
-            (<int64_t*> shifts.data)[i * n + k] = moves[i]
     # No other thread has `builder`, and batches do not change: other threads may run meanwhile.
     with nogil:
         for i in range(count):
@@ -821,16 +804,10 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True, dict joined=None
         for i in range(count):
             builder.ahead = <double> rows / max(builder.length + piece[i].length, 1)
             # Rows that a failed append has left need not be removed here.
-            found = builder.append_data(piece[i], <const int64_t*> shifts.data + i * n if n else NULL,
-                                        owner[i] if lend else NULL, &fault)
+            found = builder.append_data(piece[i], owner[i] if lend else NULL, &fault)
             if found < 0:
                 break
     if found < 0:
-        if joined is None and fault.code == FAULT_FULL and builder.p.fields[fault.field].flags & FIELD_ENCODED:
-            from arrowipc.distinct.unifier import unify
-
-            pieces, joined = unify(pieces, too_long(&builder.plan.d, dictionaries))
-            return concat_into(out, pieces, lend, joined)
         raise_fault(&fault, builder.plan, f"batch {i}")
     builder.dictionaries = tuple(dictionaries)
     builder.snapshot_into(out)
@@ -841,8 +818,7 @@ def concat_batches(batches):
     """Put batches one behind the other.
 
     A single batch is returned as it is; else everything is copied, except large data buffers of view columns, which are
-    shared. Dictionaries that differ, and do not continue each other, are put one behind the other. Where the indices
-    cannot count all their values, the dictionaries become one that has each value once.
+    shared. Dictionaries that differ, and do not continue each other, become one that has each value once.
 
     Parameters
     ----------

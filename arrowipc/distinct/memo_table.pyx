@@ -582,7 +582,7 @@ cdef int append_run(ColumnsBuilder g, ColumnsData* piece, const Node* whole, int
     piece.nodes[0].offset = whole.offset + first
     piece.nodes[0].length = count
     piece.nodes[0].null_count = 0 if whole.null_count == 0 else -1
-    if g.append_data(piece, NULL, owner, fault) < 0:
+    if g.append_data(piece, owner, fault) < 0:
         return -1
     left[0] -= g.total_bytes() - before
     return fail(fault, FAULT_TOO_MUCH) if left[0] < 0 else 0

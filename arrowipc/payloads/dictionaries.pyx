@@ -300,7 +300,7 @@ cdef class OutputDictionaries:
         finally:
             self.inside -= 1
         builder = ColumnsBuilder(mapping.out)
-        if builder.append_data(&mapping.piece.d, NULL, NULL, &fault) < 0:
+        if builder.append_data(&mapping.piece.d, NULL, &fault) < 0:
             raise_fault(&fault, mapping.out)
         known.found = builder.snapshot()
         known.values = values

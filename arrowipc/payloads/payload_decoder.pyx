@@ -331,7 +331,7 @@ cdef class PayloadDecoder:
                     return found
                 self.budget.bytes += loop.made
             d = &mapping.piece.d
-        return DECODED if g.append_data(d, NULL, NULL, &fault) == 0 else DECODE_BY_DECODER
+        return DECODED if g.append_data(d, NULL, &fault) == 0 else DECODE_BY_DECODER
 
     # -- around the loop --
 
@@ -512,7 +512,7 @@ cdef class PayloadDecoder:
                                  "become (Limits.decompressed_ratio and payload_slack)")
             raise_fault(&fault, self.out)
         self.budget.bytes += max(piece_bytes(&self.blank.piece.d) - usual, 0)
-        if self.builder.append_data(&self.blank.piece.d, NULL, NULL, &fault) < 0:
+        if self.builder.append_data(&self.blank.piece.d, NULL, &fault) < 0:
             raise_fault(&fault, self.out)
         self.builder.save()
         return 0
@@ -576,10 +576,10 @@ cdef class PayloadDecoder:
         cdef Fault fault
         cdef int found
         if d.length + piece_bytes(d) < WORTH_RELEASING:
-            found = self.builder.append_data(d, NULL, NULL, &fault)
+            found = self.builder.append_data(d, NULL, &fault)
         else:
             with nogil:
-                found = self.builder.append_data(d, NULL, NULL, &fault)
+                found = self.builder.append_data(d, NULL, &fault)
         if found == 0:
             return 0
         try:
