@@ -50,6 +50,13 @@ _INSTEAD = {
     "num_rows": "count_rows(), or read_all().num_rows",
     **dict.fromkeys(("to_dataframe", "to_pandas"), "read_pandas(), or read_all().to_pandas()"),
     **dict.fromkeys(("dtypes", "names"), "schema.types and schema.names"),
+    "column_names": "schema.names",
+    "filter": "read(source, filter=...), or read_all().filter",
+    "iter_rows": "iter_rows() of each batch",
+    "select": "open(source, columns=...), or read_all().select",
+    "head": "slice(0, n) where rows have numbers, or read_all().head",
+    "tail": "take(range(-n, 0)) where rows have numbers, or read_all().tail",
+    "to_reader": "it is a reader: pyarrow.RecordBatchReader.from_stream(reader)",
 }
 
 

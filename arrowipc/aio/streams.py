@@ -114,6 +114,11 @@ class AsyncStreamReader(AsyncReader):
         self._job: asyncio.Future[Any] | None = None
         self._reading = False
 
+    @property
+    def at_end(self) -> bool:
+        """bool: whether the stream is over."""
+        return self._framer.at_end and self._job is None
+
     async def _open(self) -> None:
         while self._schema is None:
             await self._next()
@@ -125,7 +130,7 @@ class AsyncStreamReader(AsyncReader):
             raise UsageError("another task reads from this reader: one at a time may")
         self._reading = True
         try:
-            while not (self._framer.at_end and self._job is None):
+            while not self.at_end:
                 event = await self._step()
                 if event is not None:
                     return event

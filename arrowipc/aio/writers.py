@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from arrowipc.decode.framing import Message
     from arrowipc.events import WriteStats
     from arrowipc.options import WriteKeywords
+    from arrowipc.schemas import Schema
     from arrowipc.writer import RecordBatchStreamWriter
 
     BlockingWriter: TypeAlias = RecordBatchFileWriter | RecordBatchStreamWriter
@@ -136,8 +137,10 @@ class AsyncFileWriter:
 
     def __init__(self, sink: Any, make: Callable[[Any], RecordBatchFileWriter]) -> None:
         self._sink, self._make = sink, make
+        # The `write` of obstore's writers is no coroutine function, and gives something to await.
+        is_async = asyncio.iscoroutinefunction(getattr(sink, "write", None)) or hasattr(sink, "__aenter__")
         #: Collects the written bytes, for a sink with an async `write`.
-        self._pieces = BytesIO() if asyncio.iscoroutinefunction(getattr(sink, "write", None)) else None
+        self._pieces = BytesIO() if is_async else None
         self._writer: RecordBatchFileWriter | None = None
         self._turn = asyncio.Lock()
         self._job: asyncio.Future[Any] | None = None
@@ -173,6 +176,11 @@ class AsyncFileWriter:
         return self._writer
 
     @property
+    def schema(self) -> Schema | None:
+        """Schema, or None as long as it waits for the first batch."""
+        return self._begun.schema
+
+    @property
     def stats(self) -> WriteStats:
         """WriteStats: messages, batches, dictionaries and bytes written so far."""
         return self._begun.stats
@@ -192,6 +200,8 @@ class AsyncFileWriter:
         async with aclosing(_batches_in(data, writer)) as batches:
             async for batch in batches:
                 await self._call(writer.write_batch, batch)
+
+    write_batch = write_table = write
 
     async def close(self) -> None:
         """Write the footer; after that, a file has its final name."""

@@ -52,6 +52,12 @@ class Samples(Initialized):
 
     __slots__ = ("_extensions", "_format", "_transform")
 
+    @classmethod
+    def _instead(cls) -> dict[str, str]:
+        names = dict.fromkeys(("column_names", "columns", "names"), "schema.names")
+        epoch = 'load_state_dict({**state_dict(), "epoch": number})'
+        return {**super()._instead(), **names, "select": "columns=...", "set_epoch": epoch, "take": "rows[[0, 2]]"}
+
     _extensions: Extensions
     _format: str
     _transform: Callable[[Any], Any] | None

@@ -815,9 +815,9 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
         The cells: anything with ``__arrow_c_array__`` or ``__arrow_c_stream__`` that is a binary column (also
         large, view or fixed-size), a NumPy array of objects, or a list of bytes-like objects. Each cell is a stream,
         a file, or, with `schema`, RecordBatch messages one after the other. Null cells and None have no rows.
-    schema : Schema, optional
+    schema : Schema, or what arrowipc.schema takes, optional
         Of the output, and of payloads that bring no schema of their own. Without it, the schema of the first
-        payload that can be decoded.
+        payload that can be decoded. With it, an empty cell has no rows; without it, that is an error.
     columns : sequence of str or int, optional
         Names, indices or dotted paths of the columns that are wanted of that schema.
     parent_index : bool or str, default False
@@ -915,6 +915,10 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     decoder.mappings = []
     decoder.failures = []
     decoder.counts = Memory(64)
+    if isinstance(schema, (dict, list, tuple)):
+        from arrowipc.types import as_schema
+
+        schema = as_schema(schema)
     if schema is not None:
         plan = python_plan(schema if isinstance(schema, Schema) or hasattr(schema, "serialize")
                            else schema_from(schema), &decoder.limits)

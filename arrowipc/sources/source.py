@@ -106,10 +106,12 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     try:
         return open(path, "rb", buffering=0)
     except IsADirectoryError as error:
-        advice = "Is a directory: open its files one by one"
+        advice = "Is a directory: open_dataset(path) reads its files"
         raise IsADirectoryError(error.errno, advice, error.filename) from None
     except FileNotFoundError as error:
         there = f"{error.strerror}; its path exists as far as {existing_part(os.fsdecode(path))}"
+        if "*" in os.fsdecode(path):
+            there += "; open_dataset(path) takes patterns"
         raise FileNotFoundError(error.errno, there, error.filename) from None
     except ValueError as error:  # a zero byte
         raise UsageError(f"a str is a path; data must be bytes: {error}") from None
@@ -128,7 +130,8 @@ def _checked(file: Any) -> Any:
     refuse_async(file, ("read", "receive", "__aiter__"), "arrowipc.aio.open_stream() reads it")
     if not hasattr(file, "readinto") and not hasattr(file, "read"):
         expected = "a path, a URL, a bytes-like object, a binary file object or a socket"
-        raise UsageError(f"expected {expected}, found {type(file).__name__}")
+        several = "; open_dataset() takes several paths" if isinstance(file, (list, tuple)) else ""
+        raise UsageError(f"expected {expected}, found {type(file).__name__}{several}")
     if isinstance(file, io.TextIOBase):
         raise UsageError(TEXT)
     if getattr(file, "closed", False) is True:

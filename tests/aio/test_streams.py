@@ -42,7 +42,9 @@ async def test_a_reader_may_be_awaited_entered_or_only_iterated():
     assert "not begun" in repr(reader)
     assert (await reader).schema.names == ["x", "word"]
     assert "open" in repr(reader)
+    assert not reader.at_end
     assert [batch.num_rows async for batch in reader] == [10, 10, 10]
+    assert reader.at_end
     with pytest.raises(StopAsyncIteration):
         await reader.read_next_batch()
     await reader.close()

@@ -122,8 +122,17 @@ async def test_a_file_has_the_bytes_of_the_blocking_writer(tmp_path, options):
             assert (path.read_bytes() if sink is path else sink) == wanted
     async with aio.new_file(path, append=True) as writer:
         await asyncio.gather(*[writer.write(ours.batches[0]) for _ in range(4)])
+        assert writer.schema == ours.schema
     with ipc.open_file(path) as reader:
         assert reader.num_record_batches == 7
+
+
+async def test_an_object_store_is_a_sink():
+    obstore = pytest.importorskip("obstore")
+    store = obstore.store.MemoryStore()
+    async with obstore.open_writer_async(store, "x") as sink, aio.new_file(sink) as writer:
+        await writer.write_batch(TABLE)
+    assert ipc.read(bytes(store.get("x").bytes())) == TABLE
 
 
 async def leave(writer: aio.AsyncFileWriter) -> None:

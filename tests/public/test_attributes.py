@@ -63,10 +63,23 @@ def test_what_reads_rows_says_where_they_are(kind, tmp_path):
     reader = READS[kind](path)
     for name in TRIED:
         if not hasattr(reader, name):
-            with pytest.raises(AttributeError, match=rf"^{kind} has no attribute '{name}': "):
+            with pytest.raises(AttributeError, match=rf"^{kind} has no attribute '{name}': ") as caught:
                 getattr(reader, name)
+            assert name not in ("column_names", "iter_rows", "to_reader") or "read_all" not in str(caught.value)
     with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
         reader.nonsense  # noqa: B018
+
+
+def test_what_pandas_and_polars_have_says_what_there_is(tmp_path):
+    for ours in (TABLE, BATCH, TABLE["x"], BATCH["x"]):
+        for name in ("drop_duplicates", "from_polars", "iloc", "isin", "run_end_encode", "sample", "sort", "to_list"):
+            with pytest.raises(AttributeError, match=f"has no attribute '{name}': "):
+                getattr(ours, name)
+    ipc.write(TABLE, path := tmp_path / "x.arrow")
+    rows = ipc.RowDataset(path)
+    for name in ("column_names", "select", "set_epoch", "take"):
+        with pytest.raises(AttributeError, match=f"^RowDataset has no attribute '{name}': "):
+            getattr(rows, name)
 
 
 #: First guesses of names of the module, and of keywords.

@@ -128,7 +128,9 @@ MISTAKES = {
         ipc.TruncatedError,
         "arrowipc.recover() reads up to here",
     ),
-    "a folder": (lambda: ipc.open("."), IsADirectoryError, "open its files one by one"),
+    "a folder": (lambda: ipc.open("."), IsADirectoryError, "open_dataset(path) reads its files"),
+    "a pattern": (lambda: ipc.read("nowhere/*.arrow"), FileNotFoundError, "open_dataset(path) takes patterns"),
+    "several files": (lambda: ipc.read(["a.arrow"]), ipc.UsageError, "open_dataset() takes several paths"),
     "a file in text mode": (lambda: ipc.open(io.StringIO("x")), ipc.UsageError, "open(path, 'rb')"),
     "a closed file reader": (
         lambda: closed(ipc.open_file, "prices.arrow")[0],

@@ -96,7 +96,7 @@ def test_broken_payloads(broken: bytes) -> None:
         decode(table(stream(small(9))), column)
     assert "column 'payload', row 2" in str(caught.value)
     assert 'on_error="skip"' in str(caught.value)
-    found = decode(column, on_error="skip", keep=["host"])
+    found = decode(column, on_error="skip", keep="host")
     assert [row["host"] for row in rows(*found)] == ["host0"] * 3 + ["host2"] * 3
 
 

@@ -53,7 +53,7 @@ class DecodeOptions(_Keywords, TypeOptions):
     columns : sequence of str, optional
         The names of the columns wanted (``a.b`` for a field of a struct), among those of an Arrow schema or of the
         first payloads.
-    keep : sequence of str
+    keep : str, or sequence of str
         Columns of the data frame to repeat with each row of their payload; they come first. Column functions
         have no such option: a query keeps the columns that it selects.
     on_error : {"raise", "skip", "null"}
@@ -89,6 +89,8 @@ class DecodeOptions(_Keywords, TypeOptions):
 
     def __post_init__(self) -> None:
         TypeOptions.__post_init__(self)
+        if isinstance(self.keep, str):
+            object.__setattr__(self, "keep", (self.keep,))
         check_choice("on_error", self.on_error, get_args(OnError))
         check_choice("validate", self.validate, get_args(Validate))
         check_choice("engine", self.engine, get_args(Engine))
