@@ -61,14 +61,21 @@ ALONE_NAMES = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", metavar="K/N", help="run part K, from 0 on, of N: each file of tests is in one of them")
+    parser.addoption(
+        "--part", metavar="K/N", help="run part K, from 0 on, of N: each file of tests is in one, each twin too"
+    )
+
+
+def part_name(item: pytest.Item) -> str:
+    """What decides in which part a test is: its file, of twins each one."""
+    return item.name if item.path.stem == "test_twins" else item.path.relative_to(TESTS).as_posix()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort by folder; the order within a file stays. With several threads, mark the tests that cannot run in them."""
     if wanted := config.getoption("part"):
         part, parts = map(int, wanted.split("/"))
-        chosen = [crc32(item.path.relative_to(TESTS).as_posix().encode()) % parts == part for item in items]
+        chosen = [crc32(part_name(item).encode()) % parts == part for item in items]
         config.hook.pytest_deselected(items=[item for item, keep in zip(items, chosen, strict=True) if not keep])
         items[:] = compress(items, chosen)
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))

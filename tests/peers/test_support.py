@@ -37,8 +37,14 @@ def test_the_readme_shows_rows_of_the_table():
         assert {row[0]: row[i] for row in table} == {row[0]: whole[row[0].replace(": ", "/", 1)] for row in table}
 
 
+QUICK = ("arrowipc", "pyarrow")
+
+
 @pytest.mark.nosanitize  # peers bring their own allocators, and panic
-@pytest.mark.parametrize("library", support.LIBRARIES)
+@pytest.mark.parametrize(
+    "library",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in support.LIBRARIES],
+)
 def test_the_table_is_true(library):
     tried = PAGE.read_text().split("Tried with ")[1].split(support.END)[0]
     others = []

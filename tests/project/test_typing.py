@@ -104,11 +104,13 @@ def errors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.nosanitize  # only reads sources
+@pytest.mark.slow
 def test_pages_and_examples_pass_type_checkers_as_printed(errors):
     assert not [error for error in errors if error[0] != "mistakes.py" and not OTHERS.search(error[2])]
 
 
 @pytest.mark.nosanitize
+@pytest.mark.slow
 def test_each_mistake_is_named_in_its_line_and_nothing_else_is(errors):
     planted = {n: line.partition("  # ")[2] for n, line in enumerate(MISTAKES.splitlines(), 1) if "  # " in line}
     found: dict[int, str] = {}

@@ -47,15 +47,16 @@ WHERE = {
 Found = dict[str, dict[str, dict[str, str]]]
 
 
-def run(folder: Path, where: str) -> Found:
-    """What all twins of a place found."""
+def run(folder: Path, asked: list[dict[str, str]], where: str) -> Found:
+    """What the twins of a place found that are asked for."""
     java, jar = find_java(), find_jar()
     if java is None:
         pytest.skip(NO_JAVA)
     assert jar is not None, "there is no jar, and none can be built"
     folder = folder / where.replace(" ", "-")  # whose name is no pattern: Spark takes paths for globs
     folder.mkdir(exist_ok=True)
-    master, names = WHERE[where]
+    master, _ = WHERE[where]
+    names = [each["name"] for each in asked if each["where"] == where]
     if master.startswith("connect "):
         pytest.importorskip("grpc_status", reason="pip install 'pyspark[connect]'")
     python = old_python(folder) if where == "old" else sys.executable
@@ -87,9 +88,10 @@ def old_python(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Found]:
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Found]:
     """Each place is run once, when it is first asked for."""
-    return functools.cache(functools.partial(run, tmp_path_factory.mktemp("twins")))
+    asked = [each.callspec.params for each in request.session.items if each.path == request.path]
+    return functools.cache(functools.partial(run, tmp_path_factory.mktemp("twins"), asked))
 
 
 @pytest.mark.parametrize(
