@@ -5,15 +5,19 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import arrowipc
+from arrowipc.columns.array import Array
 from arrowipc.spark.payloads.decode import decode_payloads
 from arrowipc.spark.types import TypeOptions
-from arrowipc.tables import Table
+from arrowipc.tables import ChunkedArray, Table, chunked_array
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: About the bytes of rows in one payload: so there are enough payloads for all cores, but few calls for each.
 CELL_BYTES = 1 << 20
+#: Partitions of fewer than `MOST_CELLS` cells each; more data have more partitions.
+PARTITIONS = 32
+MOST_CELLS = 64
 
 
 def create(spark: "SparkSession", data: Any, options: TypeOptions | Mapping[str, Any] | None = None) -> "DataFrame":
@@ -49,13 +53,24 @@ def create(spark: "SparkSession", data: Any, options: TypeOptions | Mapping[str,
     table = arrowipc.table(data)
     if not table.column_names:
         return spark.range(table.num_rows).select()
-    cells: list[tuple[bytes]] = []
+    pieces: list[Array] = []
     for batch in table.batches:
         rows = max(1, batch.num_rows * CELL_BYTES // max(batch.nbytes, 1))
-        payloads = arrowipc.encode_payloads(batch, rows_per_payload=rows)
-        cells += [(payload,) for payload in payloads.to_pylist()]
-    frame = spark.createDataFrame(cells, "payload binary")
+        pieces.append(arrowipc.encode_payloads(batch, rows_per_payload=rows))
+    frame = _cells(spark, chunked_array(pieces, "binary"))
     return decode_payloads(frame, "payload", table.schema, **asdict(TypeOptions.of(options)))
+
+
+def _cells(spark: "SparkSession", payloads: ChunkedArray) -> "DataFrame":
+    """Make a data frame of payloads, without a Python object for each where pyarrow is there."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return spark.createDataFrame([(cell,) for cell in payloads.to_pylist()], "payload binary")
+    # Spark makes a partition of each chunk.
+    size = min(max(len(payloads) // PARTITIONS, 1), MOST_CELLS)
+    chunks = [payloads.slice(at, size).combine() for at in range(0, len(payloads), size)]
+    return spark.createDataFrame(pa.table({"payload": chunked_array(chunks, "binary").to_arrow()}))
 
 
 def collect(df: "DataFrame") -> Table:

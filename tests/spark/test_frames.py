@@ -1,5 +1,6 @@
 """Data frames from Arrow data, and back: the rows, their order and their types, as Spark's own ways give them."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,17 @@ def test_types_and_rows_are_those_of_create_data_frame_and_to_arrow(spark: Spark
     assert pa.table(collect(ours)) == theirs.toArrow()
 
 
-@pytest.mark.parametrize("engine", ["jvm", "python"])
+@pytest.mark.parametrize("engine", ["jvm", "python", "jvm without pyarrow"])
 def test_rows_keep_their_order_over_many_cells(spark: SparkSession, monkeypatch: Any, engine: str) -> None:
     monkeypatch.setattr(frames, "CELL_BYTES", 1 << 10)
     if engine == "python":
         monkeypatch.setattr("arrowipc.spark.payloads.jvm.has_jar", lambda session: False)
     batches = [pa.record_batch({"n": np.arange(first, first + 1000)}) for first in range(0, 5000, 1000)]
-    frame = create(spark, ipc.open_stream(stream(*batches)))
+    with monkeypatch.context() as hidden:
+        if "without" in engine:
+            hidden.setitem(sys.modules, "pyarrow", None)
+        frame = create(spark, ipc.open_stream(stream(*batches)))
+    assert frame.rdd.getNumPartitions() > 1
     assert frame.count() == 5000
     assert collect(frame)["n"].to_pylist() == list(range(5000))
 
