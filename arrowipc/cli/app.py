@@ -31,6 +31,9 @@ COMMANDS = {
     "fetch": ("network", "write a served stream to a file"),
 }
 
+#: What else people call a command.
+GUESSES = {"validate": "check", "verify": "check", "repair": "recover", "info": "stat", "read": "head", "show": "head"}
+
 EPILOG = """FILE is an Arrow IPC file or stream (the command finds out which), a URL, or - for
 standard input; head, tail, count and cat --merge also take folders. Each command has --help and --json.
 NO_COLOR switches colours off.
@@ -85,7 +88,7 @@ class Commands(click.Group):
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, 1)
+            near = [GUESSES[args[0]]] if args[0] in GUESSES else get_close_matches(args[0], COMMANDS, 1)
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)

@@ -87,6 +87,7 @@ def test_without_its_packages_the_command_says_what_to_install():
     ("arguments", "code", "words"),
     [
         (["schem", "x"], 2, "did you mean 'schema'"),
+        (["validate", "x"], 2, "did you mean 'check'"),
         (["head"], 2, "Missing argument 'FILE'"),
         (["head", "no/such/file"], 3, "no/such/file: No such file or directory"),
         (["head", "a.arrow", "-c", "nothing"], 2, "nothing"),
