@@ -18,13 +18,13 @@ from arrowipc._core cimport Columns, Memory, Plan, raise_fault
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, shift_offsets, store_int
 from arrowipc.inline.element cimport find_run, run_end, validity
 from arrowipc.inline.fault cimport (
-    FAULT_FULL, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET,
+    FAULT_FULL, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET,
     FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, is_list_view
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
+    FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_LIST32,
     LAYOUT_LIST64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW,
     ColumnsData, Extent, FieldPlan, Node, PlanData,
 )

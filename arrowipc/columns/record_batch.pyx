@@ -20,13 +20,13 @@ from arrowipc.columns.elements cimport (
     rows_of,
 )
 from arrowipc.columns.equal cimport begins_with, same_values
-from arrowipc.inline.bits cimport largest, load_int
-from arrowipc.inline.fault cimport FAULT_FULL, Fault
+from arrowipc.inline.bits cimport load_int
+from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.layouts cimport BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, width_of
 from arrowipc.inline.loads cimport count_bits
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData,
-    Node, PlanData, place_field,
+    LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_STRUCT, ColumnsData, Extent, FieldPlan, LimitsData,
+    Node, place_field,
 )
 from arrowipc.metadata.schema_reader cimport column_named, plan_schema, plans_equal, project, python_plan
 
