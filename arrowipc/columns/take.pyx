@@ -15,12 +15,12 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from arrowipc._core cimport Columns, Memory, Plan, Source, field_path, limits_data, raise_fault
+from arrowipc._core cimport Columns, Memory, Plan, Source, field_path, raise_fault
 from arrowipc.columns.array cimport Array, as_array, count_nulls, is_foreign
 from arrowipc.columns.builder cimport SnapshotOwner
 from arrowipc.columns.elements cimport check_native
 from arrowipc.columns.equal cimport begins_with
-from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, concat_into
+from arrowipc.columns.record_batch cimport RecordBatch, concat_into
 from arrowipc.inline.bits cimport SLACK, append_bits, largest, ones, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport FAULT_FULL, Fault, fail
@@ -37,15 +37,14 @@ from arrowipc.inline.loads cimport (
 )
 from arrowipc.inline.plan cimport (
     FIELD_NULLABLE, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_FIXED_LIST, LAYOUT_NULL, LAYOUT_RUN_END,
-    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, LimitsData, Node, ViewRange,
+    LAYOUT_SPARSE, LAYOUT_STRUCT, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, ViewRange,
     copy_tables,
 )
 from arrowipc.inline.room cimport Room, make_room
 from arrowipc.inline.threads cimport FREE_THREADED, in_order
-from arrowipc.metadata.schema_reader cimport own_metadata, python_plan, same_shape
+from arrowipc.metadata.schema_reader cimport own_metadata, same_shape
 
 from arrowipc.errors import LimitError, UsageError
-from arrowipc.schemas import Schema
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object)

@@ -5,7 +5,7 @@ The bytes of a column (PrimitiveArray) lie together: a bitmap if there are nulls
 Each part is padded to a multiple of 8 bytes since version 2. The numbers below are those of Arrow's feather.fbs.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 
 from arrowipc._core cimport Source
 from arrowipc.inline.flatbuf cimport (

@@ -8,7 +8,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
-from arrowipc._core cimport Columns
 from arrowipc.columns.array cimport Array
 from arrowipc.columns.elements cimport check, check_native
 from arrowipc.inline.element cimport validity, word_span

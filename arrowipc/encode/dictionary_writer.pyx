@@ -14,7 +14,7 @@ from arrowipc.columns.builder cimport BEGINS_DELTAS, ColumnsBuilder, begins_with
 from arrowipc.columns.elements cimport check_native, dictionary_of
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.distinct.memo_table cimport SPELLED_LEAST, new_budget
-from arrowipc.distinct.unifier cimport TransposeMap, encoded_fields, new_unifier, place_path, transposed
+from arrowipc.distinct.unifier cimport encoded_fields, new_unifier, place_path, transposed
 from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.errors import UsageError

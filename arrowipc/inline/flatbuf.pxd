@@ -5,7 +5,7 @@
 # Offsets and tables must lie at multiples of 4. 8-byte words need not lie at multiples of 8: some writers put them at
 # odd multiples of 4 in footers, and every load here takes any address.
 # Results: 1 present, 0 absent (use the default), -1 broken.
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from arrowipc.inline.loads cimport load_i32, load_i64, load_u16, load_u32
 

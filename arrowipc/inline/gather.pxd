@@ -11,8 +11,8 @@ from arrowipc.inline.fault cimport (
     FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
 )
 from arrowipc.inline.loads cimport (
-    add_overflows, get_bit, inside, load_i32, load_i64, loose_i16, loose_i32, loose_i64, loose_u64, mul_overflows,
-    prefetch, trailing_zeros,
+    add_overflows, get_bit, inside, load_i32, load_i64, loose_i16, loose_i32, loose_i64, loose_u64, prefetch,
+    trailing_zeros,
 )
 from arrowipc.inline.plan cimport ColumnsData, Extent, Node
 

@@ -1,5 +1,5 @@
 # Building of the columns of one plan, with all their children, from Python lists.
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc._core cimport Columns, Plan
 from arrowipc.columns.array cimport Array

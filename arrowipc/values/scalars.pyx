@@ -15,7 +15,7 @@ from libc.math cimport isinf
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from arrowipc.inline.bits cimport largest, ones, store_int
+from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.datetimes cimport (
     SECONDS_PER_DAY, UTC, day_of, delta_days, delta_microseconds, delta_seconds, hour_of, import_datetime, is_date,
     is_datetime, is_delta, is_plain_datetime, is_plain_delta, is_time, microsecond_of, minute_of, month_of, second_of,

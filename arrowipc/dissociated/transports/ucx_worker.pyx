@@ -17,7 +17,7 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Memory, Source, export_bytes, window
 
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import UsageError
 
 cdef extern from * nogil:
     """
