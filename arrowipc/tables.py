@@ -400,9 +400,17 @@ class Table(Tabular):
         return self
 
     @classmethod
-    def from_batches(cls, batches: Iterable[RecordBatch], schema: Schema | None = None) -> Table:
-        """Make a table of `batches`. Default of `schema`: that of the first batch; needed if there are no batches."""
-        batches = items_of("batches", batches)
+    def from_batches(cls, batches: Iterable[Any], schema: Schema | None = None) -> Table:
+        """Make a table of batches, also of other libraries (``__arrow_c_array__``).
+
+        Default of `schema`: that of the first batch; needed if there are no batches.
+        """
+        batches = [
+            each
+            if isinstance(each, RecordBatch) or not hasattr(each, "__arrow_c_array__")
+            else RecordBatch.from_arrow(each)
+            for each in items_of("batches", batches)
+        ]
         if schema is None:
             if not batches:
                 raise UsageError("Table.from_batches: without batches a schema is needed")

@@ -133,6 +133,7 @@ def test_arrays_list_the_parts_that_they_have():
 
 
 def test_metadata_of_fields_and_schemas():
+    assert BATCH.schema.to_arrow().equals(pa.schema(BATCH.schema), check_metadata=True)
     field = ipc.field("x", "int8", metadata={"k": "v"})
     assert field.with_name("y") == ipc.field("y", "int8")
     assert field.with_type(ipc.types.string()).with_nullable(False) == ipc.field("x", "string", nullable=False)

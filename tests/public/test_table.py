@@ -25,6 +25,7 @@ def test_a_table_is_its_batches():
         assert [chunk.to_pylist() for chunk in column.chunks] == [[1, None], [3]]
     assert found.to_pydict() == {"a": [1, None, 3], "b": ["x", "y", "z"]}
     assert found.to_pylist() == pa.Table.from_batches([FIRST, SECOND]).to_pylist()
+    assert Table.from_batches([FIRST, SECOND]) == found
     assert found.nbytes == sum(b.nbytes for b in found.batches)
     assert "3 rows" in repr(found)
     assert "<table" in found._repr_html_()
