@@ -405,12 +405,10 @@ class Table(Tabular):
 
         Default of `schema`: that of the first batch; needed if there are no batches.
         """
-        batches = [
-            each
-            if isinstance(each, RecordBatch) or not hasattr(each, "__arrow_c_array__")
-            else RecordBatch.from_arrow(each)
-            for each in items_of("batches", batches)
-        ]
+        batches = items_of("batches", batches)
+        for i, batch in enumerate(batches):
+            if hasattr(batch, "__arrow_c_array__") and not isinstance(batch, RecordBatch):
+                batches[i] = RecordBatch.from_arrow(batch)
         if schema is None:
             if not batches:
                 raise UsageError("Table.from_batches: without batches a schema is needed")
