@@ -29,7 +29,8 @@ ctypedef size_t (*encode_zstd_t)(void* context, void* target, size_t room, const
 
 
 cdef struct CodecFunctions:
-    # The functions of one library in one direction; those of the other library and the other direction are NULL.
+    # The functions of one library in one direction; those of the other library and the other direction are NULL. A row
+    # of `arrowipc.codecs` has the first two in both directions.
     is_error_t is_error
     error_name_t error_name
     free_t free                 # NULL: this direction needs no context
