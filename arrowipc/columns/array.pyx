@@ -443,6 +443,18 @@ cdef class Array(Compiled, Nested):
     def __eq__(self, other):
         return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
+    def __lt__(self, other):
+        return self._compared(other)
+
+    def __le__(self, other):
+        return self._compared(other)
+
+    def __gt__(self, other):
+        return self._compared(other)
+
+    def __ge__(self, other):
+        return self._compared(other)
+
     def __reduce_ex__(self, protocol):
         from arrowipc.values.pickling import reduce_array
 

@@ -53,6 +53,14 @@ class Column(_Elements):
 
     __slots__ = ()
 
+    def _compared(self, other: object) -> Any:
+        """Say what there is in place of ``column > value``; NumPy compares its own arrays and numbers with columns."""
+        if hasattr(other, "__array__"):
+            return NotImplemented
+        raise TypeError("columns do not compare their elements: filter([(name, '>', value)]) of a table gives rows")
+
+    __lt__ = __le__ = __gt__ = __ge__ = _compared
+
     def filter(self, mask: Any) -> Self:
         """Return the elements where `mask` is true; parameters and errors are those of :meth:`RecordBatch.filter`."""
         from arrowipc.columns.array import mask_of

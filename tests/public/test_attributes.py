@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import operator
 import pydoc
 import re
 import rlcompleter
@@ -68,6 +69,14 @@ def test_what_reads_rows_says_where_they_are(kind, tmp_path):
             assert name not in ("column_names", "iter_rows", "to_reader") or "read_all" not in str(caught.value)
     with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
         reader.nonsense  # noqa: B018
+
+
+def test_comparing_a_column_with_a_value_says_what_gives_rows():
+    for ours in (TABLE["x"], BATCH["x"]):
+        for compare in (operator.lt, operator.le, operator.gt, operator.ge):
+            with pytest.raises(TypeError, match=r"filter\(\[\(name, '>', value\)\]\)"):
+                compare(ours, 1)
+            assert compare(ours, np.array([0])).tolist()[0] == compare(1, 0)
 
 
 def test_what_pandas_and_polars_have_says_what_there_is(tmp_path):
