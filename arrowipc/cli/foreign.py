@@ -21,6 +21,7 @@ FORMATS = ["arrow", "parquet", "csv", "ndjson"]
 ENDINGS = {
     ".arrow": "file",
     ".feather": "file",
+    ".ipc": "file",
     ".arrows": "stream",
     ".stream": "stream",
     ".parquet": "parquet",

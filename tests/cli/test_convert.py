@@ -81,6 +81,13 @@ def test_bodies_stay_compressed_as_they_are(data, tmp_path):
     assert kept[1:] == ["lz4"] * (len(kept) - 1)
 
 
+@pytest.mark.parametrize("ending", [".arrow", ".feather", ".ipc"])
+def test_endings_of_files_say_what_is_written(data, tmp_path, ending):
+    done = run("convert", data / "a.arrows", tmp_path / f"x{ending}")
+    assert done.code == 0, done.err
+    assert ipc.open_file(tmp_path / f"x{ending}").read_all() == ipc.read(data / "a.arrows")
+
+
 @pytest.mark.parametrize("kind", ["csv", "ndjson"])
 def test_text_formats_come_and_go_through_pipes(data, kind):
     pytest.importorskip("pyarrow")
