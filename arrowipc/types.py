@@ -428,25 +428,26 @@ def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False
 
 
 def field(
-    name: str | ArrowSchema, type: TypeLike | None = None, nullable: bool = True, metadata: MetadataLike = None
+    name: str | ArrowSchema, type: TypeLike | None = None, nullable: bool | None = None, metadata: MetadataLike = None
 ) -> Field:
     """Make a :class:`Field`, a named and typed column or child.
 
     Parameters
     ----------
     name : str, or a field
-        A field, also one of another library, is the only argument.
+        A field, also one of another library, has a type.
     type : DataType or its name
         It may be a type of another library.
-    nullable : bool, default True
+    nullable : bool, optional
+        Default: True, or what the given field says.
     metadata : mapping or pairs of str or bytes, optional
+        Default: none, or that of the given field.
     """
     if type is None and isinstance(found := own(name, Field), Field):
-        if not nullable or metadata is not None:
-            raise UsageError("a field has nullability and metadata: with_nullable() and with_metadata() change them")
-        return found
+        found = found if nullable is None else found.with_nullable(nullable)
+        return found if metadata is None else found.with_metadata(metadata)
     kind = as_type(type) if isinstance(type, str) else type
-    return Field(name, kind, nullable, metadata)  # type: ignore[arg-type]  # it refuses other names
+    return Field(name, kind, nullable is None or nullable, metadata)  # type: ignore[arg-type]  # it refuses other names
 
 
 # -- functions that recognize types --------------------------------------------------------------------------

@@ -208,7 +208,8 @@ SAME: list[Any] = [
     lambda m: str(m.schema({"x": m.list_(m.struct({"y": m.int8()}))}, metadata={"key": "v" * 100})),
     lambda m: [str(m.dense_union([m.field("x", m.int8())])[0].type), str(m.map_("int8", "string").key_type)],
     lambda m: [str(m.union([m.field("x", m.int8())], mode, [5])) for mode in ("sparse", "dense", 0, 1)],
-    lambda m: m.schema([m.field(m.field("x", m.int8(), nullable=False))]),
+    lambda m: m.schema([m.field(m.field("x", m.int8(), nullable=no), nullable=no or None) for no in (True, False)]),
+    lambda m: list(m.field(m.field("x", m.int8(), metadata={"k": "v"}), nullable=False, metadata={"n": "w"}).metadata),
     lambda m: m.KeyValueMetadata({"k": "v"}) == {"k": "v"} != m.KeyValueMetadata({"k": "w"}),
     # Encoded values stay encoded.
     lambda m: m.array(["b", None, "b"]).dictionary_encode().unique(),
@@ -280,7 +281,6 @@ def test_what_would_be_lost_is_refused() -> None:
         (lambda: ipc.table({"x": [1]}, names=["y"]), "has the names of its columns"),
         (lambda: ipc.table({"x": [1]}, schema, schema), "leave schema= out"),
         (lambda: ipc.chunked_array([ipc.array([1]), ipc.array([1.0])]), "chunk 1 has type double, expected int64"),
-        (lambda: ipc.field(ipc.field("x", "int8"), nullable=False), "with_nullable"),
         (lambda: ipc.array([{"x": 1}]).flatten(recursive=True), "has no flatten"),
         (lambda: ipc.array([1], safe=False), "values are kept"),
         (lambda: ipc.table({"x": [1]}).cast(schema, safe=False), "values are kept"),

@@ -482,8 +482,9 @@ def test_the_names_of_pyarrow_are_there(layout):
         again = kind.from_numpy(data, *index, dense.shape, *order, names)
         assert again == sparse == kind.from_tensor(tensor.from_numpy(dense, names))
         whole = again.to_tensor()
-        found += [[data.shape, len(index), again.size, again.dim_names, again.dim_name(1), again.is_mutable]]
-        found[-1] += [str(whole.type), whole.to_numpy().tolist(), getattr(sparse, "has_canonical_format", True)]
+        found += [[data.shape, len(index), again.size, again.dim_names, again.dim_name(1), whole.dim_name(1)]]
+        found[-1] += [str(whole.type), whole.to_numpy().tolist()]
+        found[-1] += [again.is_mutable, getattr(sparse, "has_canonical_format", True)]
     assert found[0] == found[1]
     assert layout.from_tensor(ipc.Tensor(dense, names)).to_tensor().dim_names == names
     assert layout.from_dense(dense).dim_name(0) == ""
