@@ -649,7 +649,7 @@ def array(
     mask : sequence of bool, optional
         True makes the value null; it then has no influence on the type.
     from_pandas : bool, default False
-        Make values null that are missing for pandas, such as NaN; needs pandas.
+        Make values null that are missing for pandas, such as NaN; needs pandas. In a series of pandas they always are.
     safe : bool, default True
         Must be True; see :meth:`Array.cast`.
 

@@ -208,7 +208,7 @@ SAME: list[Any] = [
     lambda m: str(m.schema({"x": m.list_(m.struct({"y": m.int8()}))}, metadata={"key": "v" * 100})),
     lambda m: [str(m.dense_union([m.field("x", m.int8())])[0].type), str(m.map_("int8", "string").key_type)],
     lambda m: [str(m.union([m.field("x", m.int8())], mode, [5])) for mode in ("sparse", "dense", 0, 1)],
-    lambda m: m.schema([m.field(m.field("x", m.int8(), nullable=no), nullable=no or None) for no in (True, False)]),
+    lambda m: m.schema([m.field(m.field("x", m.int8(), False), nullable=each) for each in (True, False, None)]),
     lambda m: list(m.field(m.field("x", m.int8(), metadata={"k": "v"}), nullable=False, metadata={"n": "w"}).metadata),
     lambda m: m.KeyValueMetadata({"k": "v"}) == {"k": "v"} != m.KeyValueMetadata({"k": "w"}),
     # Encoded values stay encoded.
@@ -219,6 +219,7 @@ SAME: list[Any] = [
     # Whatever can be iterated over; NumPy's and pandas' values of another type.
     lambda m: m.array(x for x in (1, None)),
     lambda m: m.array({"k": 1}.keys()),
+    lambda m: [m.array([1]).to_pandas().name, m.table({"x": [1]})["x"].to_pandas().name],
     lambda m: m.array({5}, m.int8()),
     lambda m: m.array(np.array([1.0, 2.0]), m.int32()),
     lambda m: m.array(np.array([1, 200]), m.uint8(), safe=True),
