@@ -357,7 +357,12 @@ class SparseTensor(Initialized):
     @classmethod
     def from_tensor(cls, tensor: Tensor) -> Self:
         """Take the values that are not zero, and the names of dimensions, of a dense tensor, also one of pyarrow."""
-        return cls.from_dense(tensor, getattr(tensor, "dim_names", None) or None)
+        from arrowipc.tensors.dense import Tensor
+
+        made = cls.from_dense(tensor, getattr(tensor, "dim_names", None) or None)
+        if isinstance(tensor, Tensor):
+            made._type = tensor.type
+        return made
 
     @classmethod
     def from_numpy(cls, data: Any, *parts: Any, **names: Any) -> Self:

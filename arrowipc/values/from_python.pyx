@@ -293,7 +293,9 @@ cdef object column_source(str name, object values, object kind):
             return array if kind is None else array.cast(kind)
         except (ImportError, NotImplementedError, TypeError, ValueError):
             return of_pandas(values)
-    if any([hasattr(type(values), f"__arrow_c_{each}__") for each in ("array", "stream", "device_array")]):
+    if hasattr(type(values), "__arrow_c_array__") or hasattr(type(values), "__arrow_c_stream__"):
+        return import_array(values)
+    if hasattr(type(values), "__arrow_c_device_array__"):
         return import_array(values)
     if hasattr(type(values), "__arrow_array__"):
         return import_array(values.__arrow_array__())

@@ -487,6 +487,7 @@ def test_the_names_of_pyarrow_are_there(layout):
         found[-1] += [again.is_mutable, getattr(sparse, "has_canonical_format", True)]
     assert found[0] == found[1]
     assert layout.from_tensor(ipc.Tensor(dense, names)).to_tensor().dim_names == names
+    assert layout.from_tensor(ipc.Tensor(dense, type=t.time32("s"))).to_tensor().type == t.time32("s")
     assert layout.from_dense(dense).dim_name(0) == ""
     with pytest.raises(UsageError, match="data must have one dimension, found 2"):
         layout.from_numpy(dense, *index, dense.shape, *order)
