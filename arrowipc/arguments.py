@@ -326,6 +326,7 @@ _INSTEAD = {
     "to_table": "read_all(), after select(columns) and filter(condition)",
     "to_tensor": "Tensor(array.to_numpy())",
     "unify_dictionaries": "combine(), and new_stream(sink, unify_dictionaries=True)",
+    **dict.fromkeys(("false_count", "true_count"), "value_counts()"),
     **dict.fromkeys(("child", "items", "keys", "run_ends", "type_codes"), "children, and buffers()"),
     "view": "RecordBatch.from_buffers(schema, length, nodes, array.buffers())",
 }

@@ -655,7 +655,7 @@ def array(
     mask : sequence of bool, optional
         True makes the value null; it then has no influence on the type.
     from_pandas : bool, default False
-        Make values null that are missing for pandas, such as NaN; needs pandas.
+        Make values null that are missing for pandas, such as NaN; needs pandas. In a series of pandas they always are.
     safe : bool, default True
         Must be True; see :meth:`Array.cast`.
 
@@ -684,7 +684,12 @@ def array(
     if nulls is None or not any(nulls):
         return Array.from_pylist(values, type)
     if str(getattr(values, "dtype", "object")) != "object" or is_foreign(values):
-        rows = Array.from_pylist([None if null else at for at, null in enumerate(nulls)], "int64")
+        kept = [at for at, null in enumerate(nulls) if not null]
+        if hasattr(values, "__array_interface__"):
+            values = values[kept]  # what becomes null in an array of NumPy need not fit the type
+            kept = list(range(len(kept)))
+        places = iter(kept)
+        rows = Array.from_pylist([None if null else next(places) for null in nulls], "int64")
         return Array.from_pylist(values, type).take(rows)
     return Array.from_pylist([None if null else each for each, null in zip(values, nulls, strict=True)], type)
 

@@ -202,6 +202,7 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "union",
     "utf8",
     "utf8_view",
 ]
@@ -388,6 +389,24 @@ def dense_union(child_fields: FieldsLike, type_codes: Iterable[int] | None = Non
     return Union("dense", as_fields(child_fields), type_codes)
 
 
+def union(
+    child_fields: FieldsLike, mode: Literal["sparse", "dense"] | int, type_codes: Iterable[int] | None = None
+) -> Union:
+    """Make unions as :func:`sparse_union` or :func:`dense_union` does.
+
+    Parameters
+    ----------
+    child_fields : iterable of Field or (name, type) pairs, or mapping of names to types
+    mode : {"sparse", "dense"}
+        0 and 1, pyarrow's constants ``UnionMode_SPARSE`` and ``UnionMode_DENSE``, mean the same.
+    type_codes : iterable of int, optional
+        Default: 0, 1, 2, ...
+    """
+    if type(mode) is int and mode in (0, 1):
+        mode = "dense" if mode else "sparse"
+    return Union(mode, as_fields(child_fields), type_codes)  # type: ignore[arg-type]  # it refuses other integers
+
+
 def run_end_encoded(run_end_type: FieldLike, value_type: FieldLike) -> RunEndEncoded:
     """Encode runs of equal values.
 
@@ -408,18 +427,27 @@ def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False
     return Dictionary(index, as_type(value_type), ordered)
 
 
-def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLike = None) -> Field:
+def field(
+    name: str | ArrowSchema, type: TypeLike | None = None, nullable: bool | None = None, metadata: MetadataLike = None
+) -> Field:
     """Make a :class:`Field`, a named and typed column or child.
 
     Parameters
     ----------
-    name : str
+    name : str, or a field
+        A field, also one of another library, has a type.
     type : DataType or its name
         It may be a type of another library.
-    nullable : bool, default True
+    nullable : bool, optional
+        Default: True, or what the given field says.
     metadata : mapping or pairs of str or bytes, optional
+        Default: none, or that of the given field.
     """
-    return Field(name, as_type(type) if isinstance(type, str) else type, nullable, metadata)
+    if type is None and isinstance(found := own(name, Field), Field):
+        found = found if nullable is None else found.with_nullable(nullable)
+        return found if metadata is None else found.with_metadata(metadata)
+    kind = as_type(type) if isinstance(type, str) else type
+    return Field(name, kind, nullable is None or nullable, metadata)  # type: ignore[arg-type]  # it refuses other names
 
 
 # -- functions that recognize types --------------------------------------------------------------------------

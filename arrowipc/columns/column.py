@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import islice, pairwise
 
-from arrowipc.arguments import Hints, check_safe
+from arrowipc.arguments import Hints, check_flag, check_safe
 from arrowipc.errors import LimitError, NotFoundError, UnsupportedError, UsageError
 
 TYPE_CHECKING = False
@@ -207,6 +207,9 @@ class Column(_Elements):
         """Return the bytes of whole buffers, also for slices; buffers that chunks share count for each of them."""
         return sum(batch.nbytes for batch in self._batches())
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.get_total_buffer_size()
+
     def __arrow_c_schema__(self) -> object:
         """Export the field as an ``arrow_schema`` PyCapsule."""
         return self.field.__arrow_c_schema__()
@@ -283,11 +286,27 @@ class Nested(Column):
         valid = self.is_valid().to_pylist()
         return build_array([each if ok else None for each, ok in zip(lengths, valid, strict=True)], self._counts())
 
-    def flatten(self: Any) -> Any:
+    def value_parent_indices(self: Any) -> Array:
+        """Return the number of the list (int64) from which each element in :meth:`flatten` comes."""
+        from arrowipc.datatypes import Int
+        from arrowipc.values.from_python import build_array
+
+        lengths = self.value_lengths().to_pylist()
+        elements = self.flatten()
+        elements.is_valid()  # this refuses more elements than the bytes of the array can stand for
+        rows = (row for row, length in enumerate(lengths) for _ in range(length or 0))
+        return build_array(list(islice(rows, len(elements))), Int(64, True))
+
+    def flatten(self: Any, recursive: bool = False) -> Any:
         """Return the elements of all lists, in one array; or the members of structs, in a list of arrays.
 
         Elements of a null list are left out; members are null where the struct is. Other types are a UsageError.
+        With `recursive`, elements that are lists are flattened too.
         """
+        if recursive is not False and check_flag("recursive", recursive):
+            self._expect("flatten(recursive=True)", LISTS)
+            elements = self.flatten()
+            return elements.flatten(True) if elements._is_of(LISTS) else elements
         from arrowipc.columns.array import list_span
         from arrowipc.datatypes import Int, LargeList
         from arrowipc.values.from_python import build_array
@@ -333,4 +352,4 @@ class Nested(Column):
     def _expect(self: Any, name: str, kinds: tuple[str, ...]) -> None:
         if not self._is_of(kinds):
             text = f"an Array of {self.type} has no {name}"
-            raise UsageError(text) if name.endswith("()") else AttributeError(text, name=name, obj=self)
+            raise UsageError(text) if name.endswith(")") else AttributeError(text, name=name, obj=self)

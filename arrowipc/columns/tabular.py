@@ -275,6 +275,9 @@ class Tabular(_Rows):
         """Return :attr:`nbytes`, which counts whole buffers."""
         return self.nbytes
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.get_total_buffer_size()
+
     def head(self, n: int = 5) -> Self:
         """Return the first `n` rows; with a negative `n`, all but the last ones."""
         return self.slice(0, n if n >= 0 else max(self.num_rows + n, 0))

@@ -210,6 +210,10 @@ cdef class Tensor:
         """Return a row-major tensor of the same values: itself, or a copy."""
         return self if self.in_rows() else Tensor(self.to_numpy(copy=True), None, self.type)
 
+    def dim_name(self, i):
+        """Return the name of a dimension, "" if it has none."""
+        return (self.dim_names or ("",) * self._ndim)[i]
+
     # -- conversion to others --
 
     def to_numpy(self, copy=False):

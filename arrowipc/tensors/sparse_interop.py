@@ -147,6 +147,12 @@ def parts_of_pydata(array: Any, layout: str) -> Parts:
     return array.data, array.indptr, array.indices, array.shape
 
 
+def to_pydata(data: Values, indices: Indices, shape: Sequence[int], canonical: bool) -> Any:
+    """Return a ``sparse.COO``."""
+    coo = import_module("sparse").COO
+    return coo(indices.T, data, shape=tuple(shape), has_duplicates=not canonical, sorted=canonical)
+
+
 # PyTorch.
 
 

@@ -8,6 +8,7 @@ if the layouts agree. No class trusts its indices: they are bounds-checked when 
 from __future__ import annotations
 
 from copy import deepcopy
+from math import prod
 
 import numpy as np
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, ClassVar, Literal, Self
 
+    from arrowipc.tensors.dense import Tensor
     from arrowipc.tensors.sparse_convert import Indices, Values
 
     Validate = Literal["none", "full", "strict"]
@@ -73,16 +75,8 @@ class SparseTensor(Initialized):
     @classmethod
     def _instead(cls) -> dict[str, str]:
         """Return names that pyarrow, NumPy and SciPy use -> the names that these classes use instead."""
-        dense = dict.fromkeys(("to_numpy", "toarray", "todense"), "to_dense()")
-        made = dict.fromkeys(
-            ("from_numpy", "from_dense_numpy", "from_tensor"), "from_dense(array), or from_scipy(matrix)"
-        )
-        others = {
-            "nnz": "non_zero_length",
-            "dim_name": "dim_names[i]",
-            "to_tensor": "Tensor.from_numpy(sparse.to_dense())",
-        }
-        return {**super()._instead(), **dense, **made, **others}
+        dense = dict.fromkeys(("toarray", "todense"), "to_dense()")
+        return {**super()._instead(), **dense, "nnz": "non_zero_length"}
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
@@ -216,6 +210,18 @@ class SparseTensor(Initialized):
         """Whether the coordinates are sorted and none occurs twice; this is computed, not taken from a message."""
         return self._prove()
 
+    has_canonical_format = is_canonical
+
+    @property
+    def is_mutable(self) -> bool:
+        """Whether :attr:`data` can be written to."""
+        return self._data.flags.writeable
+
+    @property
+    def size(self) -> int:
+        """The number of all elements, stored or not."""
+        return prod(self._shape)
+
     @property
     def nbytes(self) -> int:
         """The bytes of values and index together."""
@@ -271,6 +277,10 @@ class SparseTensor(Initialized):
             return self
         made: Self = self._convert(self.layout, None, self._index.axes)
         return made
+
+    def dim_name(self, i: int) -> str:
+        """Return the name of a dimension, "" if it has none."""
+        return (self._dim_names or ("",) * self.ndim)[i]
 
     def rename(self, dim_names: Iterable[str] | None) -> Self:
         """Return the tensor with other names of its dimensions; nothing is copied."""
@@ -341,6 +351,37 @@ class SparseTensor(Initialized):
         indices, data = dense_to_coordinates(dense, axes, kind, index_type, rules.coordinates)
         index = index_of(rules, indices, dense.shape, indices.dtype, axes)
         return cls._of(index, data, dense.shape, names, kind)
+
+    from_dense_numpy = from_dense
+
+    @classmethod
+    def from_tensor(cls, tensor: Tensor) -> Self:
+        """Take the values that are not zero, and the names of dimensions, of a dense tensor, also one of pyarrow."""
+        from arrowipc.tensors.dense import Tensor
+
+        made = cls.from_dense(tensor, getattr(tensor, "dim_names", None) or None)
+        if isinstance(tensor, Tensor):
+            made._type = tensor.type
+        return made
+
+    @classmethod
+    def from_numpy(cls, data: Any, *parts: Any, **names: Any) -> Self:
+        """Make a tensor of the parts that the class takes; `data` may also have the shape (n, 1), as in pyarrow."""
+        values = np.asarray(data)
+        values = values[:, 0] if values.shape[1:] == (1,) else values
+        return cls(values, *parts, **names)  # type: ignore[call-arg]  # each layout has its own
+
+    def to_numpy(self) -> tuple[Any, ...]:
+        """Return :attr:`data` in the shape (n, 1), as in pyarrow, and the parts of the index; nothing is copied."""
+        index: Any = self
+        parts = (index.indices,) if TABLE[self.layout].coordinates else (index.indptr, index.indices)
+        return self._data[:, np.newaxis], *parts
+
+    def to_tensor(self) -> Tensor:
+        """Return a dense tensor; see :meth:`to_dense`."""
+        from arrowipc.tensors.dense import Tensor
+
+        return Tensor(self.to_dense(), self._dim_names, self._type)
 
     @classmethod
     def _check_ndim(cls, ndim: int) -> None:
@@ -536,6 +577,10 @@ class SparseCOOTensor(_SharedLayout):
     def indices(self) -> Indices:
         """The coordinates, a row per value; not copied."""
         return self._index.arrays[0]
+
+    def to_pydata_sparse(self) -> Any:
+        """Return a ``sparse.COO`` of PyData Sparse, which sorts the coordinates and adds up values of equal ones."""
+        return peers.to_pydata(self._data, self.indices, self._shape, self._prove())
 
 
 class _CompressedMatrix(_SharedLayout):

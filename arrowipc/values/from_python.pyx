@@ -74,6 +74,8 @@ def build_arrays(arrays, names=None, schema=None, metadata=None):
     """See `RecordBatch.from_arrays`."""
     arrays = items_of("arrays", arrays)
     schema = given_schema(schema)
+    if names is None and schema is None and not arrays:
+        names = ()
     if (names is None) == (schema is None):
         raise UsageError("from_arrays needs names= or schema=, and takes one of them")
     if schema is not None and metadata is not None:
@@ -293,6 +295,10 @@ cdef object column_source(str name, object values, object kind):
             return of_pandas(values)
     if hasattr(type(values), "__arrow_c_array__") or hasattr(type(values), "__arrow_c_stream__"):
         return import_array(values)
+    if hasattr(type(values), "__arrow_c_device_array__"):
+        return import_array(values)
+    if hasattr(type(values), "__arrow_array__"):
+        return import_array(values.__arrow_array__())
     items = as_list(values)
     if items is None:
         raise UsageError(f"{of_column(name)}expected a sequence of values, found {described(values)}; rows go to "

@@ -54,7 +54,7 @@ def to_pandas(data: Any, options: dict[str, Any]) -> Any:
     ignore = options.pop("ignore_metadata", False)
     if isinstance(data, Column):
         values = _column(pd, data.field, data._arrays(), options, None)
-        return pd.Series(values, dtype=values.dtype, name=data.field.name, copy=False)
+        return pd.Series(values, dtype=values.dtype, name=data.field.name or None, copy=False)
     batches = [data] if isinstance(data, RecordBatch) else _joined(data.batches)
     parts, columns, names = [batch.columns for batch in batches], [], data.schema.names
     with _named("what pandas noted in the schema"):
@@ -112,6 +112,7 @@ def _column(pd: Any, field: at.Field, arrays: list[Array], options: dict[str, An
                     return values
         if values is None:
             values = (_categorical if isinstance(kind, at.Dictionary) else _decoded)(pd, kind, arrays)
+        noted = noted or _own_dtype(field)
         return values if noted is None else _as_noted(pd, values, noted, arrays)
 
 
@@ -129,7 +130,8 @@ def _categorical(pd: Any, kind: Any, arrays: list[Array]) -> Any:
     numbers, values = np.concatenate(codes), _decoded(pd, kind.value_type, dictionaries)
     if values.dtype == np.float16:  # pandas has no index of float16
         values = values.astype(np.float32)
-    categories = pd.Index(values, dtype=values.dtype, tupleize_cols=False)
+    dtype = object if isinstance(kind.value_type, at.TEXT) and not len(values) else values.dtype  # as in pyarrow
+    categories = pd.Index(values, dtype=dtype, tupleize_cols=False)
     try:
         if not categories.is_unique or categories.hasnans:
             renumbered, categories = pd.factorize(categories)
@@ -201,6 +203,21 @@ def _time(pd: Any, kind: Any, number: int) -> Any:
     if isinstance(kind, at.Timestamp):
         return pd.Timestamp(number, tz="UTC").tz_convert(kind.timezone)
     return number if isinstance(kind, at.Time) else pd.Timedelta(number)
+
+
+def _own_dtype(field: at.Field) -> str | None:
+    """Return the dtype of a column whose extension type is that of periods or intervals of pandas; else None."""
+    if field.extension_name not in ("pandas.period", "pandas.interval"):
+        return None
+    try:
+        found = dict(json.loads(field.extension_metadata or b""))
+    except (TypeError, ValueError):
+        return None
+    if field.extension_name == "pandas.period":
+        return f"period[{found.get('freq')}]"
+    (part, *_) = field.type.children or (field,)
+    zone = f", {part.type.timezone}]" if isinstance(part.type, at.Timestamp) and part.type.timezone else "]"
+    return f"interval[{str(stored_dtype(part.type)).replace(']', zone)}, {found.get('closed')}]"
 
 
 def _as_noted(pd: Any, values: Any, noted: str, arrays: list[Array]) -> Any:
@@ -275,5 +292,7 @@ def _labels(pd: Any, texts: list[Any], note: dict[str, Any]) -> Any:
         found = pd.to_datetime(pd.Index(texts, name=name), utc=True).tz_convert(note["metadata"]["timezone"])
         return found.as_unit(np.datetime_data(dtype)[0])
     found = pd.Index(texts, name=name)
+    if dtype == "object" and kind in ("integer", "floating", "datetime"):
+        return found.astype({"integer": "int64", "floating": "float64"}.get(str(kind), "datetime64[us]")).astype(object)
     keeps = kind != "categorical" and re.match(r"(?i)(datetime64\[|float|str$|timedelta64\[|u?int)", dtype)
     return found.astype(dtype) if keeps else found

@@ -722,6 +722,8 @@ def _steps(array: Any, mask: list[Any], rows: Any, chance: random.Random) -> dic
         "is_null": lambda: len(array.is_null()) == count,
         "value_lengths": lambda: len(array.value_lengths()) == count,
         "flatten": lambda: array.flatten() is not None,
+        "flatten all": lambda: array.flatten(recursive=True) is not None,
+        "parents": lambda: len(array.value_parent_indices()) <= len(array.flatten()),
         "unique": lambda: len(array.unique()) <= count,
         "encode": lambda: len(array.dictionary_encode().dictionary_decode()) == count,
         "parts": lambda: [getattr(array, name, None) for name in ("offsets", "values", "indices")] != [],

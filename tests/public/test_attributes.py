@@ -254,9 +254,13 @@ def test_rows_and_whole_floats_are_taken_where_they_can_be():
         with pytest.raises(ipc.UsageError, match="filter: expected a mask, conditions such as"):
             TABLE.filter(mask)
     sparse = ipc.SparseCOOTensor.from_dense([[0, 1]])
-    for name, instead in (("to_tensor", "to_dense"), ("nnz", "non_zero_length"), ("toarray", "to_dense")):
+    for thing, name, instead in (
+        (sparse, "nnz", "non_zero_length"),
+        (sparse, "toarray", "to_dense"),
+        (ipc.array([True]), "true_count", "value_counts"),
+    ):
         with pytest.raises(AttributeError, match=instead):
-            getattr(sparse, name)
+            getattr(thing, name)
 
 
 def test_what_arrays_cannot_hold_is_said_of_arrays():

@@ -4,6 +4,7 @@ import copy
 import gzip
 import io
 import itertools
+import math
 import mmap
 import os
 import pickle
@@ -172,6 +173,24 @@ def test_sparse_tensors_of_pyarrow_are_written(kind: str) -> None:
 
 # -- the same call, the same values ----------------------------------------------------------------------------
 
+
+class OfPyarrow:
+    """Data of a library that offers pyarrow's arrays only."""
+
+    def __arrow_array__(self, type: Any = None) -> Any:
+        return pa.array([1, None], "int8")
+
+
+class OnDevice:
+    """Data of a library whose memory may be on any device."""
+
+    def __arrow_c_device_array__(self, requested_schema: object = None, **kwargs: object) -> Any:
+        return pa.array([1, None], "int8").__arrow_c_device_array__(requested_schema, **kwargs)
+
+
+#: Elements of lists of one and two levels, whatever the lists are.
+LISTED = [None, [[1, None, 2], None, [3, 4]], [], [[], [5]]]
+
 #: What code of pyarrow does with `m`, which is pyarrow or arrowipc.
 SAME: list[Any] = [
     # A schema stands where names do, and decides about the types.
@@ -188,6 +207,9 @@ SAME: list[Any] = [
     lambda m: "int8" in m.schema({"x": m.int8()}).types,
     lambda m: str(m.schema({"x": m.list_(m.struct({"y": m.int8()}))}, metadata={"key": "v" * 100})),
     lambda m: [str(m.dense_union([m.field("x", m.int8())])[0].type), str(m.map_("int8", "string").key_type)],
+    lambda m: [str(m.union([m.field("x", m.int8())], mode, [5])) for mode in ("sparse", "dense", 0, 1)],
+    lambda m: m.schema([m.field(m.field("x", m.int8(), False), nullable=each) for each in (True, False, None)]),
+    lambda m: list(m.field(m.field("x", m.int8(), metadata={"k": "v"}), nullable=False, metadata={"n": "w"}).metadata),
     lambda m: m.KeyValueMetadata({"k": "v"}) == {"k": "v"} != m.KeyValueMetadata({"k": "w"}),
     # Encoded values stay encoded.
     lambda m: m.array(["b", None, "b"]).dictionary_encode().unique(),
@@ -197,12 +219,29 @@ SAME: list[Any] = [
     # Whatever can be iterated over; NumPy's and pandas' values of another type.
     lambda m: m.array(x for x in (1, None)),
     lambda m: m.array({"k": 1}.keys()),
+    lambda m: [m.array([1]).to_pandas().name, m.table({"x": [1]})["x"].to_pandas().name],
     lambda m: m.array({5}, m.int8()),
     lambda m: m.array(np.array([1.0, 2.0]), m.int32()),
     lambda m: m.array(np.array([1, 200]), m.uint8(), safe=True),
     lambda m: m.array(pd.Series([np.array([1.0, np.nan]), None]), m.large_list(m.float32())),
     lambda m: m.array(pd.Series([1.0, np.nan]), m.int8()),
+    lambda m: m.array(OfPyarrow()),
+    lambda m: m.array(OnDevice()),
+    # What becomes null need not fit the type.
+    lambda m: m.array(np.array([1.0, math.nan]), m.int8(), from_pandas=True),
+    lambda m: m.array(np.array([math.nan, math.nan]), m.string(), from_pandas=True),
+    lambda m: m.array(np.array([300, 1, 300, 2]), m.int8(), mask=np.array([True, False, True, False])),
+    lambda m: m.table([]),
     # Parts of arrays.
+    *[
+        lambda m, name=name, call=call: call(m.array(LISTED, getattr(m, name)(getattr(m, name)(m.int8()))))
+        for name in ("list_", "large_list", "list_view", "large_list_view")
+        for call in (lambda array: array.flatten(True), lambda array: array.flatten(recursive=False))
+    ],
+    *[
+        lambda m, make=make: m.array([[0, 1], None, [None, 3]], make(m)).slice(1).value_parent_indices()
+        for make in (lambda m: m.list_(m.int8()), lambda m: m.large_list(m.int8()), lambda m: m.list_(m.int8(), 2))
+    ],
     lambda m: m.array([[1, 2], [], [3]], m.list_view(m.int8())).sizes,
     lambda m: [m.array([[("a", 1)], [("b", None)]], m.map_("string", "int8")).keys.to_pylist()],
     lambda m: m.array([[("a", 1)], [("b", None)]], m.map_("string", "int8")).items,
@@ -231,12 +270,19 @@ def test_the_same_call_gives_the_same_type_and_values(call: Any) -> None:
     assert terms_of_neither(call(ipc)) == terms_of_neither(call(pa))
 
 
+def test_the_size_of_an_object_counts_its_buffers() -> None:
+    table = ipc.table({"x": range(1000)})
+    for each in (table, table.combine(), table["x"], table["x"].chunk(0)):
+        assert 8000 < sys.getsizeof(each) < 8500
+
+
 def test_what_would_be_lost_is_refused() -> None:
     schema = ipc.schema({"x": "int8"})
     for call, words in (
         (lambda: ipc.table({"x": [1]}, names=["y"]), "has the names of its columns"),
         (lambda: ipc.table({"x": [1]}, schema, schema), "leave schema= out"),
         (lambda: ipc.chunked_array([ipc.array([1]), ipc.array([1.0])]), "chunk 1 has type double, expected int64"),
+        (lambda: ipc.array([{"x": 1}]).flatten(recursive=True), "has no flatten"),
         (lambda: ipc.array([1], safe=False), "values are kept"),
         (lambda: ipc.table({"x": [1]}).cast(schema, safe=False), "values are kept"),
     ):

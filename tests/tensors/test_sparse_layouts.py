@@ -358,6 +358,9 @@ def test_pydata_sparse_in_each_layout():
     assert np.shares_memory(tensor.data, coo.data)
     assert tensor.is_canonical
     assert np.array_equal(tensor.to_dense(), dense)
+    assert np.array_equal(tensor.to_pydata_sparse().coords, coo.coords)
+    twice = ipc.SparseCOOTensor([1, 2, 4], [[2], [0], [2]], (3,))
+    assert twice.to_pydata_sparse().todense().tolist() == [2, 0, 5]
     for axis, layout in enumerate(MATRICES):
         gcxs = sparse.GCXS.from_numpy(DENSE, compressed_axes=(axis,))
         matrix = layout.from_pydata_sparse(gcxs)
@@ -466,3 +469,25 @@ def test_pyarrow_builds_the_same_index(layout, shape):
     else:
         assert index[0].reshape(-1).tolist() == mine.indptr.tolist()
         assert index[1].reshape(-1).tolist() == mine.indices.tolist()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_names_of_pyarrow_are_there(layout):
+    dense, names = DENSE.astype("f4"), ("y", "x")
+    order = [(0, 1)] if layout is ipc.SparseCSFTensor else []
+    found = []
+    for kind, tensor in ((layout, ipc.Tensor), (THEIRS[layout.layout], pa.Tensor)):
+        sparse = kind.from_dense_numpy(dense, names)
+        data, *index = sparse.to_numpy()
+        again = kind.from_numpy(data, *index, dense.shape, *order, names)
+        assert again == sparse == kind.from_tensor(tensor.from_numpy(dense, names))
+        whole = again.to_tensor()
+        found += [[data.shape, len(index), again.size, again.dim_names, again.dim_name(1), whole.dim_name(1)]]
+        found[-1] += [str(whole.type), whole.to_numpy().tolist()]
+        found[-1] += [again.is_mutable, getattr(sparse, "has_canonical_format", True)]
+    assert found[0] == found[1]
+    assert layout.from_tensor(ipc.Tensor(dense, names)).to_tensor().dim_names == names
+    assert layout.from_tensor(ipc.Tensor(dense, type=t.time32("s"))).to_tensor().type == t.time32("s")
+    assert layout.from_dense(dense).dim_name(0) == ""
+    with pytest.raises(UsageError, match="data must have one dimension, found 2"):
+        layout.from_numpy(dense, *index, dense.shape, *order)

@@ -58,6 +58,7 @@ NOTED = {
         f"names: {kind}": pd.DataFrame([[1, 2]], columns=labels)
         for kind, labels in {
             "integers": pd.Index([1, 2], name="n"),
+            **{f"objects {each[0]!r}": pd.Index(each, dtype=object) for each in ([1, 2], [1.5, 2.0], list(DAYS))},
             "floats": [1.5, 2.0],
             "bytes": [b"a", b"b"],
             "booleans": [True, False],
@@ -103,6 +104,10 @@ RARE: dict[str, list[pa.RecordBatch]] = {
     "a value twice": [dictionary(pa.array(["x", "x", "y"]), 0, 1, 2, None)],
     "a null value": [dictionary(pa.array([7, None, 2**60 + 1]), 0, 1, 2)],
     "ordered": [dictionary(pa.array(["y", "x"]), 0, 1, ordered=True)],
+    "only nulls of text": [dictionary(pa.array([], pa.string()), None)],
+    "periods": [pa.record_batch({"x": pa.array(pd.period_range("2020", periods=2, freq="M"))})],
+    "intervals": [pa.record_batch({"x": pa.array(pd.IntervalIndex.from_breaks([0.5, 1, 2], closed="left"))})],
+    "spans": [pa.record_batch({"x": pa.array(pd.IntervalIndex.from_breaks(DAYS.tz_localize("Asia/Tokyo")))})],
     "only nulls": [dictionary(pa.array([], pa.float64()), None)],
     **{
         f"categories: {values.type}": [dictionary(values, 1, None)]
@@ -190,6 +195,12 @@ OTHERWISE = {
 def test_frames_are_those_of_pyarrow(name: str) -> None:
     for part in parts_of(name):
         assert frames.described(part.to_pandas()) == frames.described(pa.record_batch(part).to_pandas())
+
+
+@pytest.mark.parametrize("name", ["only nulls of text", "periods", "intervals", "spans"])
+def test_frames_without_notes_are_those_of_pyarrow(name: str) -> None:
+    (batch,) = RARE[name]
+    assert frames.described(read_batch(batch).to_pandas()) == frames.described(batch.to_pandas())
 
 
 @pytest.mark.parametrize("name", NOTED)
