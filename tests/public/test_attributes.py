@@ -224,6 +224,7 @@ def test_arrays_columns_and_distinct_values_keep_an_extension_type():
         assert made.field.extension_name == "arrow.bool8"
         assert repr(made.to_pylist()[:3]) == "[True, None, False]"
     assert repr(list(ipc.chunked_array(chunks))) == "[True, None, False, True]"  # 1 equals True
+    assert repr(ipc.chunked_array([kept, [1]]).chunk(1).to_pylist()) == "[True]"
     assert repr(ipc.table({"x": kept})["x"].to_numpy().tolist()) == "[True, None, False]"
     tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(8).reshape(2, 2, 2))
     assert ipc.array(tensors).to_numpy().shape == (2, 2, 2)
