@@ -113,6 +113,8 @@ def _array_of(data: Any) -> npt.NDArray[Any]:
         raise UsageError(f"expected an array, found {described(data)}")
     try:
         return np.asarray(data if isinstance(data, np.generic) else memoryview(data))
+    except BufferError as error:
+        raise UsageError(f"expected an array of numbers without nulls, found {type(data).__name__}: {error}") from None
     except (TypeError, ValueError, NotImplementedError):
         pass
     try:

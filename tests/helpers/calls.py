@@ -120,8 +120,8 @@ OBJECTS: dict[str, Callable[[], Any]] = {
 }
 #: Special methods that users call by syntax.
 SYNTAX = ("__contains__", "__copy__", "__eq__", "__getitem__", "__hash__", "__iter__", "__len__", "__repr__")
-#: Methods that are not called: two that readers, writers and payloads use internally, and one with a slow import.
-NOT_CALLED = ("pump", "resume", "to_torch")
+#: Methods that are not called: two that readers, writers and payloads use internally, and two with a slow import.
+NOT_CALLED = ("pump", "resume", "to_pydata_sparse", "to_torch")
 
 
 def callables() -> dict[str, tuple[Callable[[], Any], str]]:

@@ -133,6 +133,7 @@ def test_other_byte_orders_are_written_little_endian():
         (np.zeros(2, "c16"), "complex"),
         (np.zeros(2, "M8[D]"), "astype"),
         (np.ma.masked_array([1, 2], [True, False]), "filled"),
+        (ipc.array([1, None]), "without nulls"),
         ("abc", "expected an array"),
         ([[1], [2, 3]], "expected an array"),
     ],
