@@ -12,7 +12,7 @@ from weakref import proxy
 
 import numpy as np
 
-from arrowipc.arguments import Initialized, check_choice, check_integer, columns_of, described, instance_of
+from arrowipc.arguments import Initialized, check_choice, check_flag, check_integer, columns_of, described, instance_of
 from arrowipc.errors import UsageError
 from arrowipc.limits import Limits
 from arrowipc.multifile.fragments import SMALL, Fragment, Opener, Unreadable
@@ -517,6 +517,7 @@ def open_dataset(
     workers: int = WORKERS,
     validate: Validate = "full",
     limits: Limits | None = None,
+    verify: bool | None = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Open many Arrow files and streams as one data set.
@@ -554,6 +555,8 @@ def open_dataset(
         As in `open`.
     limits : Limits, optional
         Bounds on what the bytes of one file may ask for; `dataset_columns` bounds all together.
+    verify : bool or None, default False
+        As in `open`: compare all messages that are read with their checksums.
     storage_options : mapping, optional
         Options of the file system of URLs, such as credentials.
 
@@ -587,6 +590,8 @@ def open_dataset(
     check_choice("on_error", on_error, ("raise", "skip"))
     check_choice("validate", validate, ("none", "full", "strict"))
     check_integer("workers", workers, 0, 1024)
+    if verify is not None:
+        verify = check_flag("verify", verify)
     if schema is not None:
         schema = as_schema(schema)
     found = find_files(_paths(paths), storage=storage_options, arrow_first=True)
@@ -606,7 +611,7 @@ def open_dataset(
     ]
     if limits is not None:
         instance_of("limits", limits, Limits)
-    opener = Opener(validate, limits, on_error, storage_options)
+    opener = Opener({"validate": validate, "limits": limits, "verify": verify}, on_error, storage_options)
     if schema is None:
         schema = _united(fragments, opener, frozenset(kinds))
         schema = schema.__replace__(fields=[*schema, *[Field(name, kind) for name, kind in kinds.items()]])

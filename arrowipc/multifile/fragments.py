@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from arrowipc.limits import Limits
-    from arrowipc.options import Columns, Validate
+    from arrowipc.options import Columns
     from arrowipc.schemas import Schema
 
     #: Rows of each batch of a file.
@@ -74,12 +74,10 @@ class Fragment:
 class Opener:
     """Opens fragments, checks that they are still the same files, and keeps the last readers."""
 
-    def __init__(
-        self, validate: Validate, limits: Limits | None, on_error: str, storage: Mapping[str, Any] | None
-    ) -> None:
-        self.limits: Limits | None = limits
+    def __init__(self, options: dict[str, Any], on_error: str, storage: Mapping[str, Any] | None) -> None:
+        self.limits: Limits | None = options["limits"]
         self.on_error: str = on_error
-        self._options: dict[str, Any] = {"validate": validate, "limits": limits}
+        self._options = options
         self._storage = storage
         self._kept: dict[Any, Any] = {}
         #: Path -> why it, or some of it, was left out.
@@ -87,7 +85,7 @@ class Opener:
         self._left_out = LeftOut()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Opener, (self._options["validate"], self.limits, self.on_error, self._storage)
+        return Opener, (self._options, self.on_error, self._storage)
 
     def skip(self, path: str, error: Exception) -> None:
         """Leave a file out, or a part of it; raise the error unless `on_error` is "skip"."""

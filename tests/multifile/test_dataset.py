@@ -508,3 +508,24 @@ def test_bad_keys():
         keys_of("p", "/".join(f"k{i}=1" for i in range(65)) + "/f.arrow")
     with pytest.raises(UsageError, match="cannot be encoded as UTF-8"):
         keys_of("p", "a=\udcff/f.arrow")
+
+
+def test_checksums_are_compared_where_that_is_asked_for(tmp_path):
+    for name, checksum in (("a", True), ("b", True), ("c", False)):
+        with ipc.new_file(tmp_path / f"{name}.arrow", checksum=checksum) as writer:
+            writer.write({"x": [5, 6, 7]})
+    assert ipc.open_dataset(tmp_path, verify=None).read_all().num_rows == 9
+    with pytest.raises(ipc.FormatError, match=r"c\.arrow"):
+        ipc.open_dataset(tmp_path, verify=True).read_all()
+    changed = tmp_path / "b.arrow"
+    data = bytearray(changed.read_bytes())
+    data[data.index((6).to_bytes(8, "little"))] = 60
+    changed.write_bytes(data)
+    assert 60 in ipc.open_dataset(tmp_path).read_all()["x"].to_pylist()
+    with pytest.raises(ipc.FormatError, match=r"b\.arrow"):
+        pickle.loads(pickle.dumps(ipc.open_dataset(tmp_path, verify=None))).read_all()
+    sound = ipc.open_dataset(tmp_path, verify=None, on_error="skip")
+    assert sound.read_all().num_rows == 6
+    assert [*sound.skipped] == [str(changed)]
+    with pytest.raises(ipc.UsageError, match="verify must be True or False"):
+        ipc.open_dataset(tmp_path, verify="yes")
