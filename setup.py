@@ -61,6 +61,7 @@ EXCEPTIONS = {
     "arrowipc.decode.decompress": "-O2",
     "arrowipc.decode.file_decoder": "-O2",
     "arrowipc.decode.from_buffers": "-Os",
+    "arrowipc.decode.from_feather": "-Os",
     "arrowipc.decode.message_index": "-O2",
     "arrowipc.decode.stream_decoder": "-O2" + ALIGNED,
     "arrowipc.distinct.memo_table": "-O2",

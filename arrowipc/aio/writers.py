@@ -201,7 +201,8 @@ class AsyncFileWriter:
             async for batch in batches:
                 await self._call(writer.write_batch, batch)
 
-    write_batch = write_table = write
+    write_batch = write
+    write_table = write
 
     async def close(self) -> None:
         """Write the footer; after that, a file has its final name."""

@@ -59,7 +59,10 @@ class Column(_Elements):
             return NotImplemented
         raise TypeError("columns do not compare their elements: filter([(name, '>', value)]) of a table gives rows")
 
-    __lt__ = __le__ = __gt__ = __ge__ = _compared
+    __lt__ = _compared
+    __le__ = _compared
+    __gt__ = _compared
+    __ge__ = _compared
 
     def filter(self, mask: Any) -> Self:
         """Return the elements where `mask` is true; parameters and errors are those of :meth:`RecordBatch.filter`."""

@@ -49,7 +49,7 @@ TRIED = {
         BY_NANOARROW,
     ),
     "nanoseconds": (
-        "duckdb 2.0.0",
+        "duckdb 2.0.1",
         [TIMES, pa.StructArray.from_arrays([TIMES], ["s"])],
         "import duckdb; print(duckdb.from_arrow(table).to_arrow_table().to_pydict()['x'])",
     ),
