@@ -216,7 +216,8 @@ bench: $(DEV) java ## compare speed with other libraries, write README's table a
 ifneq ($(ARGS),)
 	@$(WITH_SPARK) $(PY) -m pytest $(ARGS)
 else
-	@$(PY) -c 'import torch' 2>/dev/null || { echo 'install torch'; $(PIP) install --no-build-isolation -e '.[torch]'; }
+	@$(PY) -c 'import torch, lance, vortex' 2>/dev/null || { echo 'install torch, pylance, vortex-data'; \
+	  $(PIP) install --no-build-isolation -e '.[torch]' pylance vortex-data; }
 	@rm -rf $(MEASURED) && mkdir -p $(MEASURED)
 	@for file in benchmarks/test_*.py; do $(WITH_SPARK) $(PY) -m pytest -q --benchmark-max-time=8 \
 	  --benchmark-json=$(MEASURED)/$$(basename $$file .py).json $$file; done

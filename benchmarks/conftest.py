@@ -14,7 +14,8 @@ from measuring import race
 #: Libraries would use as many threads as each thinks right; the comparison is made for a machine of two processors.
 PROCESSORS = 2
 PACKAGES = (
-    "arrowipc pyarrow nanoarrow polars arro3-core arro3-io numpy zstandard backports.zstd lz4 datasets torch pyspark"
+    *("arrowipc", "pyarrow", "nanoarrow", "polars", "arro3-core", "arro3-io", "numpy", "zstandard", "backports.zstd"),
+    *("lz4", "datasets", "pylance", "vortex-data", "torch", "pyspark"),
 )
 SPARK = {
     "spark.ui.enabled": "false",
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, Any]) -> None:
     found = {each.metadata["name"]: each.version for each in importlib.metadata.distributions()}
-    machine_info["versions"] = {name: found[name] for name in PACKAGES.split() if name in found}
+    machine_info["versions"] = {name: found[name] for name in PACKAGES if name in found}
     machine_info["cores"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 

@@ -33,17 +33,8 @@ READERS = "pyarrow, datasets, arrowipc, polars"
 
 def stream_of(folder: Path, rows: int, number: int, **options: Any) -> str:
     """Write a stream of so many rows, in so many batches; return its path."""
-    chance = np.random.default_rng(3)
-    words = np.array(data.WORDS, dtype=object)[chance.integers(0, len(data.WORDS), rows)]
-    tokens = pa.FixedSizeListArray.from_arrays(pa.array(chance.integers(0, 50_000, rows * 8)), 8)
-    columns = {
-        "id": pa.array(np.arange(rows, dtype=np.int64)),
-        "x": pa.array(chance.random(rows)),
-        "text": pa.array([f"{word} {i}" for i, word in enumerate(words)], pa.string()),
-        "tokens": tokens.cast(pa.list_(pa.int64())),
-    }
     path = folder / "rows.arrows"
-    path.write_bytes(data.stream(pa.table(columns).to_batches(-(-rows // number)), **options))
+    path.write_bytes(data.stream(data.training_rows(rows).to_batches(-(-rows // number)), **options))
     return str(path)
 
 

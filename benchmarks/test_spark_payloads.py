@@ -11,19 +11,17 @@ the JVM. To encode, arrays of the same rows are in the cache; arrowipc is ``to_a
 PySpark and Java.
 """
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from measuring import data
-from measuring.race import Run, Runs, question, size
+from measuring.children import processor_time
+from measuring.race import Runs, question, size
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("default:PySpark does not yet fully support pandas")]
 
@@ -102,27 +100,6 @@ def cached(spark: Any, count: int, each: int, codec: str | None = None) -> tuple
     return cells, pa.concat_tables(tables).combine_chunks().to_batches()[0].slice(0, OUTPUT_ROWS)
 
 
-def processor_time() -> float:
-    """Return the seconds that this process, and all that it started, computed so far."""
-    times, parents = {}, {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it ended meanwhile
-            words = path.read_text().rpartition(")")[2].split()
-            times[int(path.parent.name)] = sum(map(int, words[11:15]))
-            parents[int(path.parent.name)] = int(words[1])
-    ours = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    return sum(times.get(each, 0) for each in ours) / os.sysconf("SC_CLK_TCK")
-
-
-def timed(run: Run) -> float:
-    """Return the processor time of a run in seconds."""
-    before = processor_time()
-    run()
-    return processor_time() - before
-
-
 def runs_of(spark: Any, count: int, each: int, kept: int = 0, codec: str | None = None) -> Runs:
     """Return runs over payloads of `each` rows and columns to keep: by our functions, by pyarrow, without decoding."""
     from pyspark.sql import functions as F
@@ -190,7 +167,7 @@ def test_functions(spark: Any, function: str, kept: int, rows: int) -> tuple[Run
     runs = runs_of(spark, count, rows, kept)
     ours = {"arrowipc": f"{function} jvm", "arrowipc in Python": f"{function} python"}
     names = {name: name for name in ("no decode", "pyarrow", "Python UDF", "Spark's inline")} | ours
-    return {name: partial(timed, runs[run]) for name, run in names.items()}, count
+    return {name: partial(processor_time, runs[run]) for name, run in names.items()}, count
 
 
 @question(
@@ -204,7 +181,7 @@ def test_compressed(spark: Any) -> tuple[Runs, int]:
     count = size(10_000, 50)
     runs = runs_of(spark, count, 100, codec="zstd")
     ways = {"arrowipc": "decode_payloads jvm", "arrowipc in Python": "decode_payloads python"}
-    return {name: partial(timed, runs[run]) for name, run in ways.items()}, count
+    return {name: partial(processor_time, runs[run]) for name, run in ways.items()}, count
 
 
 @question(
@@ -228,5 +205,5 @@ def test_encoding(spark: Any, rows: int) -> Iterator[tuple[Runs, int]]:
         return count
 
     ways = {"arrowipc": "jvm", "arrowipc in Python": "python"}
-    yield {name: partial(timed, partial(run, engine)) for name, engine in ways.items()}, count
+    yield {name: partial(processor_time, partial(run, engine)) for name, engine in ways.items()}, count
     arrays.unpersist()

@@ -30,6 +30,8 @@ PACKAGES = {
         "import arro3.io; [column.to_pylist() for column in arro3.io.read_ipc(path).read_all().columns]",
     ),
 }
+#: What a process has loaded when the question is asked: nothing, or what an executor's worker has.
+PROCESSES = {"a new process": "", "a worker of PySpark": "import pyspark.worker\n"}
 FOLDERS = {"arro3": ("arro3.core", "arro3.io")}
 #: What a wheel of ours holds.
 SUFFIXES = (".py", ".pyi", ".so", ".pyd", ".jar", ".html", "py.typed")
@@ -41,12 +43,14 @@ def test_import() -> Runs:
     return {name: children.seconds(f"import {PACKAGES[name][0]}") for name in INSTALLED}
 
 
-@question("`import` and read a first small file, a new process", PACKAGES, unit="process", timed=True)
+@question("`import` and read a first small file, {process}", PACKAGES, unit="process", timed=True)
 @pytest.mark.parametrize("shape", [*data.SHAPES, "everyday"])
-def test_first_file(folder: Path, shape: str) -> Runs:
+@pytest.mark.parametrize("process", PROCESSES)
+def test_first_file(folder: Path, process: str, shape: str) -> Runs:
     path = Path(folder, "first.arrow")
     path.write_bytes(data.file([data.shaped(shape, 10)]))
-    return {name: children.seconds(PACKAGES[name][1], f"path = {str(path)!r}") for name in INSTALLED}
+    setup = f"{PROCESSES[process]}path = {str(path)!r}"
+    return {name: children.seconds(PACKAGES[name][1], setup) for name in INSTALLED}
 
 
 @question("installed size, with the `.pyc` files that pip makes", PACKAGES, unit="bytes")

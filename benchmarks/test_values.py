@@ -214,6 +214,18 @@ def test_chunked(kind: str, of: str, what: str) -> Runs:
     return {"pyarrow": partial(ask, theirs), "arrowipc": partial(ask, arrowipc.Table.from_arrow(theirs))}
 
 
+@question("the text of {what}", "pyarrow, arrowipc", unit="call")
+@pytest.mark.parametrize("what", ["a table", "a schema of 1,000 fields"])
+@pytest.mark.parametrize("shape", data.SHAPES)
+def test_text(what: str, shape: str) -> Runs:
+    rows = data.shaped(shape, size(1_000, 20), 10 if what == "a table" else 1_000)
+    theirs: Any = pa.Table.from_batches([rows])
+    ours: Any = arrowipc.Table.from_arrow(theirs)
+    if what != "a table":
+        theirs, ours = theirs.schema, ours.schema
+    return {"pyarrow": lambda: bool(repr(theirs)), "arrowipc": lambda: bool(repr(ours))}
+
+
 @question("a table of rows, as dicts", "pyarrow, arrowipc", unit="row", per=COUNT)
 @pytest.mark.parametrize("kind", ["int64", "short text", "list of ints", "struct of two"])
 def test_rows(kind: str) -> Runs:

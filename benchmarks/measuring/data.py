@@ -41,6 +41,20 @@ def mixed_batch(rows: int, ascii_only: bool = False) -> pa.RecordBatch:
     )
 
 
+def training_rows(rows: int) -> pa.Table:
+    """Return a number, a float, a text and a list of eight numbers, as for training."""
+    chance = np.random.default_rng(3)
+    words = np.array(WORDS, dtype=object)[chance.integers(0, len(WORDS), rows)]
+    tokens = pa.FixedSizeListArray.from_arrays(pa.array(chance.integers(0, 50_000, rows * 8)), 8)
+    columns = {
+        "id": pa.array(np.arange(rows, dtype=np.int64)),
+        "x": pa.array(chance.random(rows)),
+        "text": pa.array([f"{word} {i}" for i, word in enumerate(words)], pa.string()),
+        "tokens": tokens.cast(pa.list_(pa.int64())),
+    }
+    return pa.table(columns)
+
+
 #: What a child process does that has a table of `rows` rows of 100 bytes in one chunk: eight numbers and a text.
 TABLE = """
 import numpy as np, pyarrow as pa, pyarrow.ipc

@@ -53,13 +53,22 @@ def question(
     units of a run, too. Parameters of the test may be named in braces: in `words` each value is a question of its own.
 
     More options: ``per``, units of a run, a number or a parameter; ``timed``: runs return the seconds that count (those
-    of ``unit="bytes"`` return bytes); ``curve``: the cases are points of a growth curve, ``x`` is `per`
-    or what else; there each runs untimed before its sample, without which a curve shows the caches.
+    of ``unit="bytes"`` return bytes); ``once``: one round is enough, as runs take long or never vary (so do bytes);
+    ``curve``: the cases are points of a growth curve, ``x`` is `per` or what else; there each runs untimed before its
+    sample, without which a curve shows the caches.
     """
     names = peers.split(", ") if isinstance(peers, str) else [*peers]
     if "arrowipc" not in names or baseline not in [*names, "{beside}"]:
         raise ValueError(f"{words}: arrowipc or {baseline} takes no part")
-    told = {"question": words, "unit": unit, "baseline": baseline, "per": 1, "timed": unit == "bytes", **more}
+    told = {
+        "question": words,
+        "unit": unit,
+        "baseline": baseline,
+        "per": 1,
+        "timed": unit == "bytes",
+        "once": unit == "bytes",
+        **more,
+    }
     told.setdefault("x", told["per"])
 
     def decorate(contenders: Callable[..., Any]) -> Any:
@@ -115,7 +124,7 @@ def measure(runs: Runs, about: dict[str, Any], budget: float | None) -> None:
     _heat.update(problems=problems, samples=samples, load=round(os.getloadavg()[0], 1))
     if budget is None:
         return
-    if about["unit"] == "bytes":  # they hardly vary, and each takes a process
+    if about["once"]:
         _heat["samples"] = {name: [float(found)] for name, found in answers.items()}
         return
     loops, rounds = calibrated({name: runs[name] for name in answers}, about["timed"], budget)

@@ -13,6 +13,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 GOALS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("goals.toml").read_text())
 FRONT: list[str] = GOALS.pop("front")  # type: ignore[assignment]
+#: What users do -> the files whose questions are about it.
+GROUPS: dict[str, list[str]] = GOALS.pop("groups")  # type: ignore[assignment]
 CHART = FRONT[:5]
 #: Where README's part begins and ends, and its picture.
 BEGIN, END = "<!-- speed:begin -->", "<!-- speed:end -->"
@@ -31,10 +33,11 @@ COLOURS = {"arrowipc": "#1f6feb", "pyarrow": "#d9822b", "nanoarrow": "#8957c9", 
 HEADER = ("question", "worst case", "pyarrow", "arrowipc", "times as fast")
 INTRODUCTION = """# Results of the benchmarks
 
-Made by `make bench`. Each question shows its worst case: the shape in which arrowipc does worst beside the baseline,
-which is pyarrow where no other is named. Times are medians per unit; "times as fast" is the median ratio of interleaved
-rounds. The goal is 1x where none is named; in brackets what the least that has to be done reaches, and the note that
-says why. k: the exponent by which the cost per unit grows with the size. `pytest benchmarks/test_x.py` shows all cases.
+Made by `make bench`, in one run. Each question shows its worst case: the shape in which arrowipc does worst beside the
+baseline, which is pyarrow where no other is named. Times are medians per unit; "times as fast" is the median ratio of
+interleaved rounds. The worst question of a group comes first. Where arrowipc is slower than it should be, a note below
+the group says what stops it, and the table what the least that has to be done reaches by the same measure. k: the
+exponent by which the cost per unit grows with the size. `pytest benchmarks/test_x.py` shows all cases.
 """
 
 
@@ -46,6 +49,7 @@ class Question:
     unit: str
     baseline: str
     told: dict[str, str]
+    group: str = ""
     cases: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
     curves: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
@@ -72,10 +76,14 @@ class Question:
             "" if alone else f"{digits(ratio)}x{growth}",
         )
 
-    def goal(self) -> str:
-        """Return what should be reached, if it is more than being as fast as the baseline, and what can be."""
-        floor = self.cases[self.worst()].get(self.told.get("floor", ""))
-        return self.told.get("goal", "") + (f" ({self.told['floor']}: {digits(floor[1])}x)" if floor else "")
+    def ratio(self) -> float:
+        """Return how many times as fast as the baseline ours is in the worst case; what has none comes last."""
+        return math.inf if self.baseline == "arrowipc" else self.cases[self.worst()]["arrowipc"][1]
+
+    def floor(self) -> str:
+        """Return what the least that has to be done reaches, if that was measured."""
+        found = self.cases[self.worst()].get(self.told.get("floor", ""))
+        return f"{self.told['floor']}: {digits(found[1])}x" if found else ""
 
 
 def digits(value: float) -> str:
@@ -107,11 +115,13 @@ def case(params: dict[str, Any], question: str, unit: str) -> str:
 def questions(runs: Iterable[dict[str, Any]]) -> list[Question]:
     """Return the rows of what pytest-benchmark wrote."""
     found: dict[str, Question] = {}
+    groups = {f"{name}.py": group for group, names in GROUPS.items() for name in names}
     for each in (each for run in runs for each in run["benchmarks"]):
         about, median = each["extra_info"], each["stats"]["median"]
         words = about["question"]
         told = GOALS.get(words) or GOALS.get(about["words"], {})
-        row = found.setdefault(words, Question(words, about["unit"], about["baseline"], told))
+        group = groups.get(each["fullname"].partition("::")[0].rpartition("test_")[2], "")
+        row = found.setdefault(words, Question(words, about["unit"], about["baseline"], told, group))
         which = case(each["params"], words, about["unit"])
         row.cases.setdefault(which, {})[about["peer"]] = (median, about["ratio"])
         if "curve" in about and about["peer"] == "arrowipc":
@@ -136,17 +146,25 @@ def page(runs: list[dict[str, Any]]) -> str:
     info = runs[0]["machine_info"]
     versions = ", ".join(f"{name} {version}" for name, version in info["versions"].items())
     rows = questions(runs)
-    notes = list(dict.fromkeys(row.told["why"] for row in rows if "why" in row.told))
-    goals = [row.goal() + (f" [{notes.index(row.told['why']) + 1}]" if "why" in row.told else "") for row in rows]
-    parts = [
-        INTRODUCTION,
-        *grid((*HEADER, "goal"), ((*row.cells(), goal.strip()) for row, goal in zip(rows, goals, strict=True))),
-        "\nWhat stops the questions that miss their goal:\n",
-        *(f"{number}. {reason}." for number, reason in enumerate(notes, 1)),
-        f"\nMeasured on {runs[0]['datetime'][:10]}: {where(runs[0])}, {info['system']}; "
-        f"Python {info['python_version']}, {versions}.\n",
-    ]
+    parts = [INTRODUCTION]
+    for group in GROUPS:
+        parts += [f"## {group}\n", *table_of(sorted((row for row in rows if row.group == group), key=Question.ratio))]
+    parts.append(
+        f"Measured on {runs[0]['datetime'][:10]}: {where(runs[0])}, {info['system']}; "
+        f"Python {info['python_version']}, {versions}.\n"
+    )
     return "\n".join(parts)
+
+
+def table_of(rows: list[Question]) -> list[str]:
+    """Return the lines of a group's table, and of its notes."""
+    notes = list(dict.fromkeys(row.told["why"] for row in rows if "why" in row.told))
+    last = [
+        " ".join(filter(None, [f"[{notes.index(row.told['why']) + 1}]" if "why" in row.told else "", row.floor()]))
+        for row in rows
+    ]
+    lines = grid((*HEADER, "note"), ((*row.cells(), note) for row, note in zip(rows, last, strict=True)))
+    return [*lines, "", *(f"{number}. {reason}." for number, reason in enumerate(notes, 1)), *([""] if notes else [])]
 
 
 def front(runs: list[dict[str, Any]]) -> str:
@@ -193,6 +211,9 @@ def main(paths: list[str]) -> None:
     before, _, rest = readme.read_text().partition(BEGIN)
     readme.write_text(before + front(runs) + rest.partition(END)[2])
     (ROOT / PICTURE).write_text(chart(runs) + "\n")
+    for row in questions(runs):
+        if "goal" in row.told:
+            print(f"{row.words}: {row.cells()[-1]}, goal {row.told['goal']}")
 
 
 if __name__ == "__main__":

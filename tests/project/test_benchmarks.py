@@ -15,8 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/RESULTS.md"
 
 
-def cells_of(text: str) -> list[list[str]]:
-    return [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+def rows_of(text: str) -> list[list[str]]:
+    """Return the cells of all tables, without the lines below their heads."""
+    return [line.strip("|").strip().split(" | ") for line in text.splitlines() if line.startswith("| ")]
 
 
 def test_goals_are_those_of_questions() -> None:
@@ -27,11 +28,16 @@ def test_goals_are_those_of_questions() -> None:
     assert all(any(re.fullmatch(each, words) for each in questions) for words in [*report.GOALS, *report.FRONT])
 
 
+def test_each_file_of_questions_has_its_group() -> None:
+    files = {path.stem.removeprefix("test_") for path in (ROOT / "benchmarks").glob("test_*.py")}
+    assert sorted(name for names in report.GROUPS.values() for name in names) == sorted(files)
+
+
 def test_readme_shows_rows_of_the_results_and_a_picture() -> None:
     readme = (ROOT / "README.md").read_text()
     part = readme.partition(report.BEGIN)[2].partition(report.END)[0]
-    results = [row[:5] for row in cells_of(RESULTS.read_text())]
-    names, _, *rows = cells_of(part)
+    results = [row[:5] for row in rows_of(RESULTS.read_text())]
+    names, *rows = rows_of(part)
     assert tuple(names) == report.HEADER
     assert len(rows) == len(report.FRONT)
     assert all(row in results for row in rows)
@@ -83,7 +89,7 @@ def test_peers_take_turns_and_are_replayed_to_pytest_benchmark(tmp_path: Path) -
 
 
 def test_rows_of_the_results_say_in_words_what_was_measured() -> None:
-    rows = cells_of(RESULTS.read_text())[2:]
+    rows = [row for row in rows_of(RESULTS.read_text()) if row[0] != report.HEADER[0]]
     assert len(rows) > 60
     for words, shape, base, *_ in rows:
         assert not re.search(r"[\[\]{}']", shape), (words, shape)
@@ -94,5 +100,5 @@ def test_rows_of_the_results_say_in_words_what_was_measured() -> None:
 
 def test_a_row_is_made_of_the_words_of_its_parameters() -> None:
     assert report.case({"kept": 0, "rows": 10, "peer": "arrowipc"}, "?", "payload") == "0 kept columns, 10 rows"
-    alone = report.Question("install", "install", "arrowipc", {}, {"": {"arrowipc": (81.0, 1.0)}})
+    alone = report.Question("install", "install", "arrowipc", {}, cases={"": {"arrowipc": (81.0, 1.0)}})
     assert alone.cells() == ("install, per install", "", "", "81.0 s", "")
