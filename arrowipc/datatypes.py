@@ -267,7 +267,7 @@ class Field(Described, Hints):
     @property
     def extension_name(self) -> str | None:
         """Name of the extension type of this field, or None. Reading never runs code because of it."""
-        name = self.metadata.get(EXTENSION_NAME)
+        name = self.metadata.get(EXTENSION_NAME) if self.metadata.pairs else None
         return None if name is None else name.decode("utf-8", "backslashreplace")
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import sys
 from bisect import bisect_right
+from contextlib import suppress
 
 from arrowipc import datatypes as at
 from arrowipc.columns.array import Array
@@ -69,12 +70,17 @@ def value_text(array: Any, i: int, width: int, quotes: bool = True) -> str:
 
 def values_text(array: Any, width: int, most: int) -> str:
     """Spell the first `most` values of `array`, as many as fit into `width` characters, in brackets."""
-    return _sequence(lambda k, left: value_text(array, k, left), min(len(array), most), len(array), width)
+    count = min(len(array), most)
+    if isinstance(array.type, FIXED):
+        with suppress(Exception):  # what cannot be read shows value by value
+            known = array.slice(0, count).to_pylist(extensions=_SHOWN)
+            return _sequence(lambda k, left: scalar_text(known[k], array.type), count, len(array), width)
+    return _sequence(lambda k, left: value_text(array, k, left), count, len(array), width)
 
 
 def type_text(type_: at.DataType, width: int) -> str:
     """Spell a type in at most `width` characters, also one with a million children."""
-    if _exceeds(type_, TYPE_NODES):
+    if (type_.children or isinstance(type_, at.Dictionary)) and _exceeds(type_, TYPE_NODES):
         name = type(type_).__name__.lower()
         return shorten(f"{name}<{len(type_.children):,} children>", width)
     return shorten(str(type_), width)
