@@ -380,10 +380,12 @@ class Initialized:
 
 
 class _Listing(type):
-    """Metaclass that leaves names that are `_Absent` out of ``dir``, ``help`` and completion of a class."""
+    """Metaclass that leaves names that not all objects have out of ``dir``, ``help`` and completion of a class."""
+
+    _of_some: frozenset[str] = frozenset()
 
     def __dir__(cls) -> list[str]:
-        return [name for name in type.__dir__(cls) if hasattr(cls, name)]
+        return [name for name in type.__dir__(cls) if hasattr(cls, name) and name not in cls._of_some]
 
 
 class Hints(metaclass=_Listing):

@@ -59,6 +59,8 @@ cdef class Array(Compiled, Nested):
         Position of element 0 in the buffers, in elements (in bits for booleans and validity bitmaps).
     length : int
         Number of elements.
+    values, offsets, sizes, keys, items, run_ends, indices : Array
+        The parts of lists, maps, run-end encoded and dictionary-encoded arrays, which other arrays do not have.
 
     Examples
     --------

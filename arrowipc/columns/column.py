@@ -45,7 +45,7 @@ _OFFSETS = "List", "LargeList", "Map"
 _VIEWS = "ListView", "LargeListView"
 LISTS = (*_OFFSETS, *_VIEWS, "FixedSizeList")
 #: Attributes that arrays of some types have.
-OF_SOME = {"indices", "items", "keys", "offsets", "run_ends", "sizes", "values"}
+OF_SOME = frozenset({"indices", "items", "keys", "offsets", "run_ends", "sizes", "values"})
 
 
 class Column(_Elements):
@@ -228,6 +228,7 @@ class Nested(Column):
     """The parts of lists, structs, dictionary-encoded and run-end encoded arrays, under pyarrow's names."""
 
     __slots__ = ()
+    _of_some = OF_SOME
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in OF_SOME or hasattr(self, name)]
