@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ import click
 from arrowipc import datatypes as at
 from arrowipc.columns.extensions import FineTimes
 from arrowipc.errors import showable
-from arrowipc.values.preview import scalar_text
+from arrowipc.values.preview import scalar_text, size_text
 
 if TYPE_CHECKING:
     from typing import Self, TypeVar
@@ -223,6 +224,7 @@ class Progress:
         self._bar: Any = None
 
     def __enter__(self) -> Self:
+        self._start = time.monotonic()
         if self._timer is not None:
             self._timer.daemon = True
             self._timer.start()
@@ -244,18 +246,23 @@ class Progress:
         """Set the number of bytes done so far."""
         self.done = done
         if self._bar is not None:
-            self._bar.update(0, completed=min(self.done, self._total or self.done))
+            self._bar.update(0, completed=min(self.done, self._total or self.done), rate=self._rate())
+
+    def _rate(self) -> str:
+        """Return the mean rate: the bar itself knows none if most of the work is done before it is there."""
+        return f"{size_text(int(self.done / (time.monotonic() - self._start)))}/s"
 
     def _show(self) -> None:
         from rich import progress as p
 
         known = self._total and self.done
-        sizes = [p.DownloadColumn(), p.TransferSpeedColumn()] if self.done else []
+        sizes = [p.DownloadColumn(), p.TextColumn("[progress.data.speed]{task.fields[rate]}")] if self.done else []
         left = p.TimeRemainingColumn() if known else p.TimeElapsedColumn()
         columns = (p.TextColumn("{task.description}"), p.BarColumn(20), *sizes, left)
         with suppress(OSError, ValueError):  # stderr was closed: ignore that
             bar = p.Progress(*columns, console=console(error=True), transient=True)
-            bar.add_task(self._title, total=self._total if known else None, completed=int(self.done))
+            total = self._total if known else None
+            bar.add_task(self._title, total=total, completed=int(self.done), rate=self._rate())
             bar.start()
             self._bar = bar
 
