@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from _collections_abc import Mapping  # see arguments.py
+from _operator import is_  # see arguments.py
 from itertools import count, filterfalse
-from operator import is_
 
 from arrowipc.arguments import (
     NO_METADATA,
