@@ -9,7 +9,7 @@ from _collections_abc import Iterator, Mapping, Set  # see arguments.py
 from itertools import accumulate
 
 from arrowipc.arguments import check_flag, check_safe, equals_foreign, instance_of, integer_of, items_of
-from arrowipc.columns.array import Array, clip, is_conditions, is_expression, is_foreign, is_integer, is_mask, mask_of
+from arrowipc.columns.array import Array, is_conditions, is_expression, is_foreign, is_integer, is_mask, mask_of
 from arrowipc.columns.column import Column
 from arrowipc.columns.record_batch import (
     RecordBatch,
@@ -17,10 +17,12 @@ from arrowipc.columns.record_batch import (
     batches_of,
     batches_to_pydict,
     concat_batches,
+    count_rows,
     find_other_schema,
     names_columns,
     same_rows,
     select_each,
+    slice_pieces,
 )
 from arrowipc.columns.tabular import Tabular
 from arrowipc.datatypes import Struct
@@ -147,7 +149,7 @@ class ChunkedArray(Column):
             raise NotFoundError(f"chunk {i} is out of range: there are {len(self.chunks)}") from None
 
     def __len__(self) -> int:
-        return sum(map(len, self.chunks))
+        return count_rows(self.chunks)
 
     if TYPE_CHECKING:
 
@@ -305,24 +307,6 @@ class ChunkedArray(Column):
         return [self._of(parts[0].field, list(parts)) for parts in zip(*chunks, strict=True)]
 
 
-def slice_pieces(pieces: list[Any], offset: SupportsIndex, length: SupportsIndex | None) -> list[Any]:
-    """Return elements [offset, offset + length) of arrays, or of batches, that follow each other.
-
-    Pieces without elements are left out. If all are, one of them stays, because of the values of its dictionaries.
-    """
-    at, left = clip(offset, length, sum(map(len, pieces)))
-    found = []
-    for piece in pieces:
-        if not left:
-            break
-        count = len(piece)
-        if at < count:
-            found.append(piece.slice(at, left) if at or count > left else piece)
-            left -= min(count - at, left)
-        at = max(at - count, 0)
-    return found or [piece.slice(0, 0) for piece in pieces[:1]]
-
-
 def _longer_than(most: int, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
     """Yield batches until they have more than `most` rows together, or to the end."""
     for batch in batches:
@@ -437,7 +421,7 @@ class Table(Tabular):
     @property
     def num_rows(self) -> int:
         """Number of rows in all batches."""
-        return sum([batch.num_rows for batch in self.batches])
+        return count_rows(self.batches)
 
     @property
     def nbytes(self) -> int:
@@ -605,7 +589,7 @@ class Table(Tabular):
         if not self.schema.equals(other.schema, check_metadata):
             return False
         batches = other.batches if isinstance(other, Table) else list(_longer_than(self.num_rows, other))
-        return sum(map(len, batches)) == self.num_rows and equal_pieces(self.batches, batches, same_rows, nan_equal)
+        return count_rows(batches) == self.num_rows and equal_pieces(self.batches, batches, same_rows, nan_equal)
 
     def __eq__(self, other: object) -> bool:
         return equals_foreign(self, other) if is_foreign(other) else NotImplemented

@@ -26,6 +26,8 @@ cdef Columns single_column(Array array, Plan plan)
 cdef RecordBatch batch_of_arrays(Plan plan, list arrays, int64_t length)
 # Some columns, as `project` names them.
 cdef RecordBatch select_columns(RecordBatch batch, tuple columns)
+# Return how many elements arrays, or batches, have together.
+cpdef object count_rows(object pieces)
 # The dictionaries of `plan`, from the arrays of its encoded fields in pre-order.
 cdef tuple share_dictionaries(Plan plan, list arrays)
 

@@ -6,7 +6,7 @@ A batch is its table of nodes and buffers; a column becomes an `Array` when some
 cimport cython
 from cpython.list cimport PyList_GET_ITEM
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
 from arrowipc._core cimport (
     Columns, DictionaryPlan, Memory, Plan, Recent, field_path, identity, limits_data, raise_fault,
@@ -34,7 +34,7 @@ from arrowipc.columns.array import is_conditions, is_expression, is_mask, mask_o
 from arrowipc.columns.tabular import Tabular
 
 from arrowipc.arguments import check_flag, columns_of, equals_foreign, integer_of, items_of, metadata_of
-from arrowipc.errors import NotFoundError, UsageError
+from arrowipc.errors import LimitError, NotFoundError, UsageError
 
 # The plan of a batch that nobody filled: it has no fields, so nothing in the batch can be reached.
 cdef Plan NO_COLUMNS = Plan.__new__(Plan)
@@ -512,7 +512,7 @@ def batches_to_pydict(batches, schema, max_values, extensions=None, maps_as_pydi
 def batches_to_pylist(batches, schema, max_values, extensions=None, maps_as_pydicts=None):
     """Rows of batches that have `schema`: dicts, or lists of (name, value) pairs where names repeat."""
     cdef Quota q = quota(parse_max_values(max_values), extensions, maps_as_pydicts)
-    rows = sum([len(batch) for batch in batches])
+    rows = count_rows(batches)
     for batch in batches:
         q.take(batch, len(batch))
         q.take_objects(batch, len(batch), DICT_SLOTS)
@@ -715,6 +715,46 @@ cdef RecordBatch select_columns(RecordBatch batch, tuple columns):
     out.dictionaries = tuple(dictionaries)
     out.metadata_pairs = batch.metadata_pairs
     return out
+
+
+cdef int64_t length_of(object piece) except -1:
+    if type(piece) is RecordBatch:
+        return (<RecordBatch> piece).d.length
+    return (<Array?> piece).length
+
+
+cpdef object count_rows(object pieces):
+    cdef int64_t rows = 0, count
+    beyond = 0
+    for piece in pieces:
+        count = length_of(piece)
+        if count > INT64_MAX - rows:
+            beyond, rows = beyond + rows, 0
+        rows += count
+    return beyond + rows
+
+
+def slice_pieces(list pieces not None, offset, length):
+    """Return elements [offset, offset + length) of arrays, or of batches, that follow each other.
+
+    Pieces without elements are left out. If all are, one of them stays, because of the values of its dictionaries.
+    """
+    cdef int64_t skip, left, count, some
+    cdef list out = []
+    total = count_rows(pieces)
+    if total > INT64_MAX:
+        raise LimitError(f"slice: {total:,} elements are more than {INT64_MAX:,}; slice some of the batches")
+    skip, left = clip(offset, length, total)
+    for piece in pieces:
+        if left == 0:
+            break
+        count = length_of(piece)
+        some = min(count - skip, left)
+        if some > 0:
+            out.append(piece if some == count else piece.slice(skip, some))
+            left -= some
+        skip = max(skip - count, 0)
+    return out or [piece.slice(0, 0) for piece in pieces[:1]]
 
 
 # -- concatenation -------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Recent, Sourc
 from arrowipc.cdata.import_array cimport import_array
 from arrowipc.columns.array cimport Array, dictionary_array, make_array
 from arrowipc.columns.elements cimport AS_BACKED, MAX_VALUES, check_native, quota
-from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, single_column
+from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, count_rows, single_column
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
@@ -21,7 +21,7 @@ from arrowipc.values.scalars cimport is_numpy
 from arrowipc.values.nested cimport Builder, DictionaryValues, as_list, is_mapping, listed_names, plan_of, values_below
 
 import sys
-from operator import is_
+from _operator import is_
 
 from arrowipc.arguments import check_text, described, integer_of, items_of, repeated
 from arrowipc.columns.column import Column
@@ -224,7 +224,7 @@ def add_to_each(list batches not None, position, field, values):
     if not isinstance(field, Field):
         field = infer_schema([name], [source]).fields[0]
     array = source if isinstance(source, Array) and source.type == field.type else build_array(source, field.type)
-    rows = sum([len(each) for each in batches])
+    rows = count_rows(batches)
     if array.length != rows:
         raise UsageError(f"column {name!r}: expected {rows:,} values, as there are rows, found {array.length:,}")
     if not field.nullable and array.null_count:
