@@ -790,6 +790,26 @@ cdef void forget_zeros(ArrowArray* array) noexcept nogil:
         forget_zeros(array.dictionary)
 
 
+cdef object stream_capsule(Stream* out, object schema, object source, object requested_schema):
+    """Return the capsule of a stream; `out` is NULL and only says of which kind."""
+    instance_of("the schema of a stream to export", schema, (Schema, Field))
+    check_requested(requested_schema)
+    out = <Stream*> new_block(sizeof(out[0]))
+    out.release = NULL
+    if Stream is ArrowArrayStream:
+        capsule = capsule_of(out, "arrow_array_stream")
+        out.get_next = stream_get_next
+    else:
+        capsule = capsule_of(out, "arrow_device_array_stream")
+        out.get_next = device_stream_get_next
+        out.device_type = ARROW_DEVICE_CPU
+    out.private_data = stream_data(schema, source)
+    out.get_schema = stream_get_schema[Stream]
+    out.get_last_error = stream_get_last_error[Stream]
+    out.release = release_stream[Stream]
+    return capsule
+
+
 def export_stream(schema, source, requested_schema=None):
     """Export a `BatchProducer` or an iterable of RecordBatches, or of Arrays: an ``arrow_array_stream`` capsule.
 
@@ -797,33 +817,12 @@ def export_stream(schema, source, requested_schema=None):
     error of `source` reaches the consumer as an errno code and a message; the stream then stays failed. This function
     raises the errors of `export_schema`.
     """
-    cdef ArrowArrayStream* out
-    instance_of("the schema of a stream to export", schema, (Schema, Field))
-    check_requested(requested_schema)
-    out = <ArrowArrayStream*> new_block(sizeof(ArrowArrayStream))
-    out.release = NULL
-    capsule = capsule_of(out, "arrow_array_stream")
-    out.private_data = stream_data(schema, source)
-    out.get_schema = stream_get_schema[ArrowArrayStream]
-    out.get_next = stream_get_next
-    out.get_last_error = stream_get_last_error[ArrowArrayStream]
-    out.release = release_stream[ArrowArrayStream]
-    return capsule
+    cdef ArrowArrayStream* out = NULL
+    return stream_capsule(out, schema, source, requested_schema)
 
 
 def export_device_stream(schema, source, requested_schema=None, **kwargs):
     """Export a stream on the CPU: an ``arrow_device_array_stream`` capsule; keywords as `export_device_array`."""
-    cdef ArrowDeviceArrayStream* out
+    cdef ArrowDeviceArrayStream* out = NULL
     check_keywords(kwargs, "__arrow_c_device_stream__")
-    instance_of("the schema of a stream to export", schema, (Schema, Field))
-    check_requested(requested_schema)
-    out = <ArrowDeviceArrayStream*> new_block(sizeof(ArrowDeviceArrayStream))
-    out.release = NULL
-    capsule = capsule_of(out, "arrow_device_array_stream")
-    out.device_type = ARROW_DEVICE_CPU
-    out.private_data = stream_data(schema, source)
-    out.get_schema = stream_get_schema[ArrowDeviceArrayStream]
-    out.get_next = device_stream_get_next
-    out.get_last_error = stream_get_last_error[ArrowDeviceArrayStream]
-    out.release = release_stream[ArrowDeviceArrayStream]
-    return capsule
+    return stream_capsule(out, schema, source, requested_schema)

@@ -222,6 +222,10 @@ cdef struct Append:
     Fault* fault
 
 
+# Return whether columns of two plans go into one: they have the same shape, and their fields share dictionaries alike.
+cdef bint may_follow(Plan plan, Plan other) except -1
+
+
 cdef class ColumnsBuilder(BuilderMemory):
     cdef Span* spans                # per field
     cdef PoolTarget* targets        # scratch: per variadic buffer of one field of the piece

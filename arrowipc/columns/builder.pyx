@@ -670,6 +670,14 @@ cdef bint needs_native_order(const PlanData* p) noexcept nogil:
     return False
 
 
+cdef bint may_follow(Plan plan, Plan other) except -1:
+    cdef bint same = same_shape(plan, other) and plan.d.keep_stored == other.d.keep_stored
+    cdef int32_t i
+    for i in range(plan.d.n_fields if same else 0):
+        same &= plan.d.fields[i].dictionary == other.d.fields[i].dictionary
+    return same
+
+
 # -- builders ------------------------------------------------------------------------------------------------
 
 
@@ -738,11 +746,7 @@ cdef class ColumnsBuilder(BuilderMemory):
 
     cdef int match(self, Plan plan) except -1:
         """Refuse pieces of a plan that has another shape."""
-        cdef bint same = same_shape(self.plan, plan) and self.p.keep_stored == plan.d.keep_stored
-        cdef int32_t i
-        for i in range(self.p.n_fields if same else 0):
-            same &= self.p.fields[i].dictionary == plan.d.fields[i].dictionary
-        if not same:
+        if not may_follow(self.plan, plan):
             raise UsageError("the columns to append have another type than the columns so far, or share "
                              "their dictionaries differently")
         self.matched = plan

@@ -10,6 +10,9 @@ cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int6
 # Return whether a column begins with the values of another one: a Beginning of columns.builder. NaN equals NaN, -0.0
 # differs from 0.0. BEGINS_NOT may also mean that the comparison takes too long: values may share what they point at.
 cdef int begins_with(Columns longer, Columns shorter) except -1
+# Return for each dictionary of the columns, which share them alike, the longest version (None: it has not arrived); and
+# the set of the dictionaries of which no version begins with all others.
+cdef tuple longest_dictionaries(object pieces)
 # Return `dictionaries`, of which each that does not begin with the values of its counterpart in `others` is replaced
 # by the counterpart. None: not arrived.
 cdef tuple adopted(tuple dictionaries, tuple others)

@@ -108,6 +108,8 @@ cdef int begins_with(Columns longer, Columns shorter) except -1:
                 found = found if below >= BEGINS_SNAPSHOT else min(found, below)
     if found or (longer.plan is not shorter.plan and not same_shape(longer.plan, shorter.plan)):
         return found
+    if begin_otherwise(&longer.d, &shorter.d):
+        return BEGINS_NOT
     try:
         if same(comparison(longer, shorter, EXACT, FREE_VALUES), longer, 0, longer.d.nodes[0].offset, shorter, 0,
                 shorter.d.nodes[0].offset, shorter.d.length):
@@ -115,6 +117,46 @@ cdef int begins_with(Columns longer, Columns shorter) except -1:
     except LimitError:
         pass
     return BEGINS_NOT
+
+
+cdef bint begin_otherwise(const ColumnsData* a, const ColumnsData* b) noexcept nogil:
+    """Return whether the first values are texts that differ, as those of most dictionaries that differ do."""
+    cdef const uint8_t* p = NULL
+    cdef const uint8_t* r = NULL
+    cdef int64_t size = 0, other = 0
+    cdef Fault fault
+    if (not is_binary(a.plan.fields[0].layout) or b.length == 0 or validity(a, 0) != NULL or validity(b, 0) != NULL
+            or word_span(a, 0, a.nodes[0].offset, &p, &size, &fault) < 0
+            or word_span(b, 0, b.nodes[0].offset, &r, &other, &fault) < 0):
+        return False
+    return size != other or memcmp(p, r, size) != 0
+
+
+cdef tuple longest_dictionaries(object pieces):
+    cdef Columns one = pieces[0], longest, version
+    cdef tuple first = one.dictionaries, last
+    cdef list found = []
+    cdef set known, differing = set()
+    cdef Py_ssize_t k
+    for k in range(len(first)):
+        longest, last, known = first[k], first, {id(None), id(first[k])}
+        for one in pieces:
+            # Nearly always a column has one dictionary, or one that grows.
+            if one.dictionaries is last:
+                continue
+            last = one.dictionaries
+            version = last[k]
+            if id(version) in known:
+                continue
+            known.add(id(version))
+            if longest is None or begins_with(version, longest):
+                longest = version
+            elif not begins_with(longest, version):
+                longest = None
+                differing.add(k)
+                break
+        found.append(longest)
+    return found, differing
 
 
 cdef tuple adopted(tuple dictionaries, tuple others):

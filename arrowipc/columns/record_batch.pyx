@@ -19,7 +19,7 @@ from arrowipc.columns.elements cimport (
     AS_BACKED, DICT_SLOTS, Quota, check_native, count_bytes, pause_collector, quota, read_values, resume_collector,
     rows_of,
 )
-from arrowipc.columns.equal cimport begins_with, same_values
+from arrowipc.columns.equal cimport longest_dictionaries, same_values
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.layouts cimport BUFFER_FIXED, BUFFER_OFFSETS, LAYOUTS, width_of
@@ -760,21 +760,6 @@ def slice_pieces(list pieces not None, offset, length):
 # -- concatenation -------------------------------------------------------------------------------------------
 
 
-cdef tuple longest_dictionary(list versions):
-    """Return the longest of the dictionaries (None: there is none), and whether it begins with each of the others."""
-    cdef Columns last = None
-    cdef set known = {id(None)}
-    for version in versions:
-        # Nearly always a column has one dictionary, or one that grows.
-        if id(version) not in known:
-            known.add(id(version))
-            if last is None or begins_with(version, last):
-                last = version
-            elif not begins_with(last, version):
-                return None, False
-    return last, True
-
-
 cdef void measure_piece(BuilderMemory g, const ColumnsData* d, int32_t f, int64_t at, int64_t count) noexcept nogil:
     """Add to `wanted` the bytes of `count` elements of a field, from physical element node.offset + `at` on.
 
@@ -811,19 +796,14 @@ cdef int concat_into(Columns out, tuple pieces, bint lend=True) except -1:
     cdef Memory data = Memory(2 * count * sizeof(void*))
     cdef const ColumnsData** piece = <const ColumnsData**> data.data
     cdef PyObject** owner = <PyObject**> (piece + count)
-    cdef list dictionaries = [], owners
-    cdef set differing = set()
+    cdef list dictionaries, owners
     cdef Columns one
     cdef Fault fault
     cdef int found = 0
     for one in pieces:
         if one.plan is not builder.matched:
             builder.match(one.plan)
-    for k in range(len(builder.dictionaries)):
-        dictionary, serves_all = longest_dictionary([(<Columns> one).dictionaries[k] for one in pieces])
-        dictionaries.append(dictionary)
-        if not serves_all:
-            differing.add(k)
+    dictionaries, differing = longest_dictionaries(pieces)
     if differing:
         from arrowipc.distinct.unifier import unify
 

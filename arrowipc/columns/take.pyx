@@ -17,9 +17,9 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, Source, field_path, raise_fault
 from arrowipc.columns.array cimport Array, as_array, count_nulls, is_foreign
-from arrowipc.columns.builder cimport SnapshotOwner
+from arrowipc.columns.builder cimport SnapshotOwner, may_follow
 from arrowipc.columns.elements cimport check_native
-from arrowipc.columns.equal cimport begins_with
+from arrowipc.columns.equal cimport longest_dictionaries
 from arrowipc.columns.record_batch cimport RecordBatch, concat_into
 from arrowipc.inline.bits cimport SLACK, append_bits, largest, ones, store_int
 from arrowipc.inline.element cimport validity
@@ -42,7 +42,7 @@ from arrowipc.inline.plan cimport (
 )
 from arrowipc.inline.room cimport Room, make_room
 from arrowipc.inline.threads cimport FREE_THREADED, in_order
-from arrowipc.metadata.schema_reader cimport own_metadata, same_shape
+from arrowipc.metadata.schema_reader cimport own_metadata
 
 from arrowipc.errors import LimitError, UsageError
 
@@ -898,32 +898,6 @@ cdef RecordBatch alone(RecordBatch batch):
     return batch
 
 
-cdef tuple joint_dictionaries(list batches):
-    """Return dictionaries that serve all batches, because the longest of each begins with the others; else None."""
-    cdef RecordBatch batch = batches[0]
-    cdef tuple found = batch.dictionaries, last = found
-    cdef list chosen
-    cdef Columns a, b
-    cdef Py_ssize_t i
-    for batch in batches:
-        if batch.dictionaries is last or batch.dictionaries is found:
-            continue
-        last = batch.dictionaries
-        if len(last) != len(found):
-            return None  # columns share a dictionary in one of them, and not in the other
-        chosen = list(found)
-        for i in range(len(chosen)):
-            a, b = found[i], last[i]
-            if a is b or b is None:
-                continue
-            if a is None or begins_with(b, a):
-                chosen[i] = b
-            elif not begins_with(a, b):
-                return None
-        found = tuple(chosen)
-    return found
-
-
 cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* homes, int64_t n, int64_t n_runs):
     """Return rows of batches, numbered through all of them; they form `n_runs` runs. `homes` is NULL for one batch.
 
@@ -934,12 +908,13 @@ cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* h
     cdef tuple dictionaries = source.dictionaries
     for batch in batches:
         check_native(batch, "taking rows")
-        if batch.plan is not source.plan and not same_shape(batch.plan, source.plan):
+        if batch.plan is not source.plan and not may_follow(batch.plan, source.plan):
             return None
-    if source.plan.dictionaries:
-        dictionaries = joint_dictionaries(batches)
-        if dictionaries is None:
+    if len(batches) > 1:
+        longest, differing = longest_dictionaries(batches)
+        if differing:
             return None
+        dictionaries = tuple(longest)
     take_columns(new_taker(out, batches, False), out, Chosen(-1, rows, homes, n, NULL, n_runs))
     out.dictionaries = dictionaries
     return out

@@ -430,15 +430,17 @@ def unify(tuple pieces, set ordinals):
     cdef list out = [], maps = [[] for _ in pieces]
     cdef list fields = [f for f in encoded_fields(plan) if plan.d.fields[f].dictionary in ordinals]
     cdef dict known = {}, joined
+    cdef tuple place, dictionaries
     for f in fields:
         unifier = unifier_of(plan.dictionaries[plan.d.fields[f].dictionary], known, budget, True)
+        place = (None, plan, f)
         for piece, numbers in zip(pieces, maps):
             found = dictionary_of(piece, f)
-            numbers.append(None if found is None else unifier.add(found, (None, plan, f)))
+            (<list> numbers).append(None if found is None else unifier.add(found, place))
     joined = {ordinal: unifier_of(plan.dictionaries[ordinal], known, budget, True).values() for ordinal in ordinals}
     try:
+        dictionaries = tuple([joined.get(ordinal) for ordinal in range(len(plan.dictionaries))])
         for piece, numbers in zip(pieces, maps):
-            dictionaries = tuple([joined.get(ordinal, own) for ordinal, own in enumerate(piece.dictionaries)])
             out.append(transposed(piece, piece.plan, fields, numbers, dictionaries, 0, piece.d.length, None, None))
         return tuple(out), joined
     except IndicesFull as error:

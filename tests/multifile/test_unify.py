@@ -126,15 +126,15 @@ def test_dictionaries_that_share_a_number_in_one_file_only(tmp_path):
     assert table.to_pydict() == {"x": ["a", None, "b", "a", "a", None], "y": [None] * 4 + [5, 5]}
 
 
-def shared(ids: tuple[int, int], words: list[str]) -> ipc.RecordBatch:
-    """Two columns of words, with one dictionary or with two."""
-    fields = [
-        at.field(name, at.Dictionary(at.int16(), at.utf8(), dictionary_id=id))
-        for name, id in zip("yz", ids, strict=True)
-    ]
-    values = ipc.Array.from_pylist(words)
-    buffers = [None, bytes([0, 0, 1, 0])] * 2
-    return ipc.RecordBatch.from_buffers(ipc.Schema(fields), 2, [(2, 0)] * 2, buffers, dictionaries=[values, values])
+def shared(ids: tuple[int, ...], words: list[str], kept: dict[int, list[str]] | None = None) -> ipc.RecordBatch:
+    """Columns of words, some of which share a dictionary: `words`, unless it is in `kept`."""
+    types = [at.Dictionary(at.int16(), at.utf8(), dictionary_id=id) for id in ids]
+    schema = ipc.Schema([at.field(name, kind) for name, kind in zip("yzx", types, strict=False)])
+    values = {id: ipc.Array.from_pylist((kept or {}).get(id, words)) for id in ids}
+    buffers = [None, bytes([0, 0, 1, 0])] * len(ids)
+    return ipc.RecordBatch.from_buffers(
+        schema, 2, [(2, 0)] * len(ids), buffers, dictionaries=[values[id] for id in ids]
+    )
 
 
 def test_columns_that_share_a_dictionary_in_some_files(tmp_path):
@@ -146,9 +146,15 @@ def test_columns_that_share_a_dictionary_in_some_files(tmp_path):
     for each in (dataset, ipc.open_dataset(tmp_path, schema=shared((0, 0), ["x", "y"]).schema)):
         assert each.take([5, 0, 3]).to_pydict() == {"y": ["f", "a", "d"], "z": ["f", "a", "d"]}
         assert each.read_all().combine().to_pydict()["z"] == [*"abcdef"]
-    apart = ipc.Table.from_batches([shared((0, 0), ["a", "b"]), shared((0, 1), ["c", "d"])])
-    with pytest.raises(UsageError, match="share their dictionaries differently"):
-        apart.take([3, 0])
+
+
+@pytest.mark.parametrize("ids", [((0, 0), (0, 1)), ((0, 1, 1), (0, 0, 1))], ids=["one and two", "two and two"])
+def test_rows_of_batches_that_share_dictionaries_differently_are_not_joined(ids):
+    parts = [shared(each, ["a", "b"], {1: ["c", "d"]}) for each in ids]
+    table = ipc.Table.from_batches(parts)
+    for join in (lambda: table.take([3, 0]), table.combine, lambda: ipc.concat_batches(parts)):
+        with pytest.raises(UsageError, match="share their dictionaries differently"):
+            join()
 
 
 def test_nulls_where_the_given_schema_allows_none(tmp_path):

@@ -240,6 +240,22 @@ def test_checksums_of_lz4_frames_are_proven(core: java.Core, tmp_path: Path, sum
     assert not wrong, wrong[:5]
 
 
+@pytest.mark.parametrize(("name", "codec"), [("lz4", "lz4"), ("ZSTD", "zstd"), ("lz4_frame", None), ("snappy", None)])
+def test_codecs_have_the_names_of_arrow_0_17(core: java.Core, tmp_path: Path, name: str, codec: str | None) -> None:
+    plain = forge.i64(*range(40))
+    packed = forge.i64(len(plain)) + pa.compress(plain, codec or "lz4", asbytes=True)
+    body = forge.batch(40, [(40, 0)], [b"", packed])
+    batch = forge.message(body, version=forge.V4, metadata=[("ARROW:experimental_compression", name)])
+    path = tmp_path / "x.arrows"
+    path.write_bytes(forge.stream(forge.schema(forge.field("x", forge.INT64)), batch))
+    (answer,) = core.read([path], values="true")
+    if codec is None:
+        assert answer.error == "Unsupported"
+        assert f"unknown codec {name}" in answer.text
+    else:
+        assert json.loads(answer.text) == [[value] for value in range(40)]
+
+
 def test_dictionaries_of_more_values_than_rows_have_numbers_are_refused(core: java.Core, tmp_path: Path) -> None:
     most = 2**31 - 1
     part = forge.batch(most, [(most, 0)], [b"", b""])

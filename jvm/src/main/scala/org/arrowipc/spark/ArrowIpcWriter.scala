@@ -132,7 +132,7 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
 /** Writes the messages of an Arrow file or stream. */
 private final class IpcOutput(stream: OutputStream, val schema: Schema, options: WriteOptions) {
   private val out = new WriteChannel(Channels.newChannel(stream))
-  private val codec = IpcOutput.codec(options.compression)
+  private val codec = Codec.named(options.compression).fold[CompressionCodec](NoCompressionCodec.INSTANCE)(_.vectors)
   private val statistics = if (options.statistics) Some(new Statistics(schema)) else None
   private val blocks = new java.util.ArrayList[ArrowBlock]
   if (!options.stream) {
@@ -165,7 +165,7 @@ private final class IpcOutput(stream: OutputStream, val schema: Schema, options:
   def close(): Unit = out.close()
 }
 
-private object IpcOutput {
+private[spark] object IpcOutput {
   private val MAGIC = "ARROW1".getBytes(US_ASCII)
 
   /** The metadata of a batch's message with custom metadata, which Arrow Java's writers do not write. */
@@ -181,19 +181,13 @@ private object IpcOutput {
     builder.dataBuffer
   }
 
-  private def codec(name: String): CompressionCodec = name match {
-    case "lz4" => Lz4Frames
-    case "zstd" => ZstdFrames
-    case _ => NoCompressionCodec.INSTANCE
-  }
-
   /** A codec of our own: Arrow Java's are in a library that Spark 4.0 does not have, but it has the compressors. */
-  private abstract class Frames extends AbstractCompressionCodec {
+  sealed abstract class Frames extends AbstractCompressionCodec {
     override protected def doDecompress(allocator: BufferAllocator, compressed: ArrowBuf): ArrowBuf =
       throw new UnsupportedOperationException("written only")
   }
 
-  private object ZstdFrames extends Frames {
+  object ZstdFrames extends Frames {
     override def getCodecType: CompressionUtil.CodecType = CompressionUtil.CodecType.ZSTD
 
     override protected def doCompress(allocator: BufferAllocator, plain: ArrowBuf): ArrowBuf = {
@@ -210,7 +204,7 @@ private object IpcOutput {
     }
   }
 
-  private object Lz4Frames extends Frames {
+  object Lz4Frames extends Frames {
     private val PIECE = 1L << 16
 
     override def getCodecType: CompressionUtil.CodecType = CompressionUtil.CodecType.LZ4_FRAME

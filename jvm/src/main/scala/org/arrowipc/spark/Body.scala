@@ -21,19 +21,17 @@ private[spark] final class Body(plan: Plan.Whole, message: Message, header: Reco
   if (sum > message.bodyLength && sum - message.bodyLength > ReadOptions.OVERLAP_BYTES) throw new Limit(
     s"buffers of $sum bytes share a body of ${message.bodyLength}")
 
-  /** The codec of the buffers; -1 if they are not compressed. */
-  def codec: Int =
+  /** The codec of the buffers, if they are compressed. */
+  def codec: Option[Codec] = {
+    def unknown(codec: Any) = throw new Unsupported(s"a batch is compressed by the unknown codec $codec")
     if (header.compression != null) {
-      val codec = header.compression.codec
-      if (codec < 0 || codec > 1 || header.compression.method != 0) {
-        throw new Unsupported(s"a batch is compressed by the unknown codec $codec")
-      }
-      codec
+      val codec = if (header.compression.method == 0) Codec.of(header.compression.codec) else None
+      codec.orElse(unknown(header.compression.codec))
     } else {
-      Metadata.pairs(message).find(_.key == EXPERIMENTAL).fold(-1) { pair =>
-        if ("zstd".equalsIgnoreCase(pair.value)) Codec.ZSTD else Codec.LZ4
-      }
+      Metadata.pairs(message).find(_.key == EXPERIMENTAL)
+        .map(pair => Codec.named(pair.value).getOrElse(unknown(pair.value)))
     }
+  }
 
   private def checkCounts(): Unit = {
     val views = before.length - 1

@@ -2,20 +2,47 @@ package org.arrowipc.spark
 
 import com.github.luben.zstd.{Zstd, ZstdDecompressCtx}
 import net.jpountz.xxhash.XXHashFactory
+import org.apache.arrow.flatbuf.CompressionType
 import org.apache.arrow.memory.util.MemoryUtil.directBuffer
+import org.apache.arrow.vector.compression.CompressionCodec
 import org.apache.spark.unsafe.Platform.{copyMemory, getByte, getInt, getLong, getShort, putByte, putLong}
+import org.arrowipc.spark.payloads.Frames
 import scala.util.Try
 
 /**
- * Decompresses LZ4 and ZSTD frames from memory to memory. The size that a buffer claims is compared with its frame
- * before memory is allocated.
+ * What readers and writers know of a codec. The size that a buffer claims is compared with its frame before memory is
+ * allocated.
+ *
+ * @param name of the option `compression`
+ * @param number in the metadata of messages
+ * @param expansion a frame decompresses to at most this many times its bytes; 0: there is no such number
+ * @param proveFrame refuses a frame that cannot hold as many bytes as its buffer claims
+ * @param decompressor is made once for many frames: making it takes more time than to decompress a small one
+ * @param frames compresses payloads
+ * @param vectors compresses the batches of files
+ */
+private[spark] final class Codec private (
+    val name: String, val number: Byte, expansion: Int, proveFrame: (Column, Long, Long, Long) => Unit,
+    val decompressor: () => Codec.Decompressor, val frames: () => Frames, val vectors: CompressionCodec) {
+  import Codec._
+
+  /** Refuse a frame that cannot hold `claim` bytes; the column's length requires `known` bytes (-1: unknown). */
+  def prove(column: Column, frame: Long, size: Long, claim: Long, known: Long): Unit = {
+    def much = expansion > 0 && claim / expansion > size
+    def more = known >= 0 && claim > known + Spare && (claim - known - Spare) / Lz4Expansion > size
+    column.prove(claim >= 0, s"a buffer claims $claim uncompressed bytes")
+    column.prove(!much && !more, s"a buffer claims $claim bytes in $size, for values that need $known")
+    proveFrame(column, frame, size, claim)
+  }
+}
+
+/**
+ * The codecs, each a row of one table, and how their frames are decompressed from memory to memory.
  *
  * LZ4 blocks are decoded here, because Arrow's writers link the blocks of a frame, and the decoders in Spark read such
  * blocks only through streams of bytes.
  */
 private[spark] object Codec {
-  final val LZ4 = 0
-  final val ZSTD = 1
   final val PREFIX = 8
   /** An LZ4 block decompresses to at most this many times its bytes. */
   private final val Lz4Expansion = 255
@@ -29,29 +56,44 @@ private[spark] object Codec {
   /** Bytes that a writer may leave after the values of a slice. */
   private final val Spare = 1L << 16
 
-  /** Refuse a frame that cannot hold `claim` bytes; the column's length requires `known` bytes (-1: unknown). */
-  def prove(column: Column, codec: Int, frame: Long, size: Long, claim: Long, known: Long): Unit = {
-    def much = codec == LZ4 && claim / Lz4Expansion > size
-    def more = known >= 0 && claim > known + Spare && (claim - known - Spare) / Lz4Expansion > size
-    column.prove(claim >= 0, s"a buffer claims $claim uncompressed bytes")
-    column.prove(!much && !more, s"a buffer claims $claim bytes in $size, for values that need $known")
-    if (codec == LZ4) proveLz4(column, frame, size, claim) else proveZstd(column, frame, size, claim)
-  }
+  private val table = Seq(
+    new Codec("lz4", CompressionType.LZ4_FRAME, Lz4Expansion, proveLz4, () => Lz4, () => new Frames.Lz4s,
+      IpcOutput.Lz4Frames),
+    new Codec("zstd", CompressionType.ZSTD, 0, proveZstd, () => new Zstds, () => new Frames.Zstds,
+      IpcOutput.ZstdFrames))
 
-  /** Decompress a checked frame; `zstd` is reused: making it takes more time than to decompress a small frame. */
-  def decompress(
-      column: Column, codec: Int, frame: Long, size: Long, into: Long, claim: Long, zstd: ZstdDecompressCtx): Unit = {
-    val good = if (codec == LZ4) lz4(column, frame, size, into, claim)
-      else if (claim <= Int.MaxValue && size <= Int.MaxValue) {
-        val (target, source) = (directBuffer(into, claim.toInt), directBuffer(frame, size.toInt))
-        Try(zstd.decompressDirectByteBuffer(target, 0, claim.toInt, source, 0, size.toInt)).toOption.exists(_ == claim)
-      } else Zstd.decompressUnsafe(into, claim, frame, size) == claim // an error is a negative number
-    column.prove(good, s"a compressed buffer of $size bytes does not hold its $claim")
+  def of(number: Byte): Option[Codec] = table.find(_.number == number)
+
+  def named(name: String): Option[Codec] = table.find(_.name.equalsIgnoreCase(name))
+
+  abstract class Decompressor extends AutoCloseable {
+    /** Decompress a checked frame. */
+    final def decompress(column: Column, frame: Long, size: Long, into: Long, claim: Long): Unit =
+      column.prove(fills(column, frame, size, into, claim),
+        s"a compressed buffer of $size bytes does not hold its $claim")
+
+    /** Decompress a checked frame, and return whether it fills `claim` bytes. */
+    protected def fills(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean
+
+    override def close(): Unit = ()
   }
 
   private def byte(at: Long): Int = getByte(null, at) & 255
 
   // -- ZSTD ----------------------------------------------------------------------------------------------------
+
+  private final class Zstds extends Decompressor {
+    private val context = new ZstdDecompressCtx
+
+    override protected def fills(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean =
+      if (claim <= Int.MaxValue && size <= Int.MaxValue) {
+        val (target, source) = (directBuffer(into, claim.toInt), directBuffer(frame, size.toInt))
+        Try(context.decompressDirectByteBuffer(target, 0, claim.toInt, source, 0, size.toInt)).toOption
+          .exists(_ == claim)
+      } else Zstd.decompressUnsafe(into, claim, frame, size) == claim // an error is a negative number
+
+    override def close(): Unit = context.close()
+  }
 
   private def proveZstd(column: Column, start: Long, size: Long, claim: Long): Unit = {
     var data = start
@@ -107,6 +149,11 @@ private[spark] object Codec {
   }
 
   // -- LZ4 -----------------------------------------------------------------------------------------------------
+
+  private object Lz4 extends Decompressor {
+    override protected def fills(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean =
+      lz4(column, frame, size, into, claim)
+  }
 
   private def proveLz4(column: Column, frame: Long, size: Long, claim: Long): Unit = {
     column.prove(size >= 7 && getInt(null, frame) == Lz4Magic,

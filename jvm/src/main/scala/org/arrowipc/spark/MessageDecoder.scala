@@ -1,13 +1,13 @@
 package org.arrowipc.spark
 
-import com.github.luben.zstd.ZstdDecompressCtx
+import scala.collection.mutable
 import scala.collection.mutable.ArrayBuffer
 import org.apache.arrow.flatbuf.{Message, RecordBatch}
 import org.arrowipc.spark.ArrowIpcException.Limit
 
 /** Makes checked columns of messages; the caller provides their bytes, from a file or from memory. */
 private[spark] final class MessageDecoder(options: ReadOptions) extends AutoCloseable {
-  private var zstd: ZstdDecompressCtx = _
+  private val decompressors = new mutable.HashMap[Codec, Codec.Decompressor]
 
   /**
    * The wanted columns of a message, null for the others. Sizes are checked; contents, if `validate` is full.
@@ -20,8 +20,7 @@ private[spark] final class MessageDecoder(options: ReadOptions) extends AutoClos
       place: ArrayBuffer[Body.Wanted] => Unit): Array[Column] = {
     val body = new Body(plan, message, header)
     place(body.buffers)
-    val codec = body.codec
-    if (codec >= 0) decompress(body.buffers, codec, memory)
+    body.codec.foreach(decompress(body.buffers, _, memory))
     for (column <- body.columns if column != null) {
       column.checkSizes()
       attach(column, dictionaries)
@@ -43,7 +42,7 @@ private[spark] final class MessageDecoder(options: ReadOptions) extends AutoClos
     column.children.foreach(child => if (child != null) attach(child, dictionaries))
   }
 
-  private def decompress(buffers: ArrayBuffer[Body.Wanted], codec: Int, memory: Slabs): Unit = {
+  private def decompress(buffers: ArrayBuffer[Body.Wanted], codec: Codec, memory: Slabs): Unit = {
     var claimed, stored, reserved = 0L
     buffers.foreach { each =>
       each.column.prove(each.size >= Codec.PREFIX,
@@ -53,7 +52,7 @@ private[spark] final class MessageDecoder(options: ReadOptions) extends AutoClos
       if (claim == -1 || (claim == 0 && each.size == Codec.PREFIX)) {
         each.put(each.frame, each.size - Codec.PREFIX) // stored uncompressed
       } else {
-        Codec.prove(each.column, codec, each.frame, each.size - Codec.PREFIX, claim, each.known)
+        codec.prove(each.column, each.frame, each.size - Codec.PREFIX, claim, each.known)
         claimed += claim
         reserved += aligned(claim)
         Limit.unless(claimed <= ReadOptions.DECOMPRESSED_BYTES, "a batch claims more than 2 GiB of uncompressed bytes")
@@ -61,12 +60,12 @@ private[spark] final class MessageDecoder(options: ReadOptions) extends AutoClos
     }
     Limit.unless(claimed <= stored * ReadOptions.DECOMPRESSED_RATIO + ReadOptions.DECOMPRESSED_SLACK,
       "a batch claims %d uncompressed bytes in %d", claimed, stored)
-    if (codec == Codec.ZSTD && zstd == null) zstd = new ZstdDecompressCtx
+    val decompressor = decompressors.getOrElseUpdate(codec, codec.decompressor())
     var place = memory.take(reserved)
     buffers.foreach { each =>
       if (each.length == each.size) {
         val claim = each.claim
-        Codec.decompress(each.column, codec, each.frame, each.size - Codec.PREFIX, place, claim, zstd)
+        decompressor.decompress(each.column, each.frame, each.size - Codec.PREFIX, place, claim)
         each.put(place, claim)
         place += aligned(claim)
       }
@@ -75,5 +74,5 @@ private[spark] final class MessageDecoder(options: ReadOptions) extends AutoClos
 
   private def aligned(size: Long): Long = size + 63 & -64L
 
-  override def close(): Unit = if (zstd != null) zstd.close()
+  override def close(): Unit = decompressors.values.foreach(_.close())
 }

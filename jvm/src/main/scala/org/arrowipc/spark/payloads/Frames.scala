@@ -8,7 +8,7 @@ import org.apache.arrow.flatbuf.CompressionType
 import org.apache.spark.unsafe.Platform.{BYTE_ARRAY_OFFSET => BASE, putInt}
 
 /** Compresses bytes into frames, and keeps the memory of its codec for the next frame. */
-private[payloads] abstract class Frames(val codec: Byte) extends AutoCloseable {
+private[spark] abstract class Frames(val codec: Byte) extends AutoCloseable {
   /** The most bytes that a frame of `size` bytes takes. */
   def bound(size: Int): Long
 
@@ -18,7 +18,7 @@ private[payloads] abstract class Frames(val codec: Byte) extends AutoCloseable {
   override def close(): Unit = ()
 }
 
-private[payloads] object Frames {
+private[spark] object Frames {
   final class Zstds extends Frames(CompressionType.ZSTD) {
     private val context = new ZstdCompressCtx().setLevel(Zstd.defaultCompressionLevel)
 

@@ -27,11 +27,7 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
     val text = if (options.invalidText == "binary") ArrowType.Binary.INSTANCE else ArrowType.Utf8.INSTANCE
     new Schema(SparkSchema.arrow(schema, text).getFields)
   }
-  private val frames = options.compression match {
-    case "lz4" => new Frames.Lz4s
-    case "zstd" => new Frames.Zstds
-    case _ => null
-  }
+  private val frames = Codec.named(options.compression).map(_.frames()).orNull
   private var nodes, buffers = 0
   private val columns = schema.fields.map(field => Layout.of(field.dataType, field.name, options.invalidText, number))
   /** The first bytes of each payload: the Schema message, if it has one, and the metadata of the batch's message. */
