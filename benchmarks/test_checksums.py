@@ -31,7 +31,10 @@ def by_arrowipc(path: Path, **options: Any) -> int:
         return peers.rows_of(reader)
 
 
-@question("read a file of 4 batches", "pyarrow, arrowipc, arrowipc verified, pyarrow and zlib.crc32", unit="file")
+READERS = "pyarrow, arrowipc, arrowipc unvalidated, arrowipc verified, pyarrow and zlib.crc32"
+
+
+@question("read a file of 4 batches", READERS, unit="file")
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_verify(folder: Path, shape: str, rows: int) -> Runs:
@@ -41,6 +44,7 @@ def test_verify(folder: Path, shape: str, rows: int) -> Runs:
     return {
         "pyarrow": lambda: by_pyarrow(folder / "False.arrow"),
         "arrowipc": lambda: by_arrowipc(folder / "False.arrow"),
+        "arrowipc unvalidated": lambda: by_arrowipc(folder / "False.arrow", validate="none"),
         "arrowipc verified": lambda: by_arrowipc(folder / "True.arrow", verify=True),
         "pyarrow and zlib.crc32": lambda: by_pyarrow(folder / "False.arrow", True),
     }

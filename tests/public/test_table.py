@@ -101,3 +101,20 @@ def test_equality_does_not_see_where_batches_begin(parts, size):
     others = whole.to_batches(max_chunksize=size) or batches
     assert table(*batches) == table(*others)
     assert table(*batches).to_pydict() == whole.to_pydict()
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=5), min_size=1), st.integers(0, 20), st.none() | st.integers(0, 20))
+def test_slices_of_many_batches_are_those_of_pyarrow(parts, offset, length):
+    theirs = pa.table({"x": pa.chunked_array(parts, pa.int8())})
+    ours = ipc.table(theirs)
+    assert ours.num_rows == len(ours["x"]) == theirs.num_rows
+    for found in (ours.slice(offset, length), ours["x"].slice(offset, length).to_pylist()):
+        assert found == (theirs if isinstance(found, Table) else theirs["x"].to_pylist())[offset:][:length]
+
+
+def test_rows_beyond_64_bits_are_counted_and_not_sliced():
+    nulls = ipc.RecordBatch.from_buffers(ipc.schema({"x": "null"}), 2**62, [(2**62, 2**62)], [])
+    found = Table(nulls.schema, [nulls] * 3)
+    assert found.num_rows == 3 * 2**62
+    with pytest.raises(LimitError, match=r"elements are more than 9,223,372,036,854,775,807"):
+        found.slice(1, 2)
