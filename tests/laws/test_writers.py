@@ -184,7 +184,7 @@ def work_on(path: str, work: str, count: str) -> None:
 def test_processes_that_append_to_a_stream_and_replace_it_lose_no_row(tmp_path):
     path, count = tmp_path / "x.arrows", rounds(20, 1000)
     path.write_bytes(ipc_bytes(batch_of(-1), "stream"))
-    works = [0, count, "recover"]
+    works = [0, count, 2 * count, "recover"]
     children = [start(work_on, path, work, count) for work in works]
     for child in children:
         child.stdin.write("go\n")
@@ -192,7 +192,7 @@ def test_processes_that_append_to_a_stream_and_replace_it_lose_no_row(tmp_path):
     for child in children:
         child.communicate(timeout=60 + count)
         assert child.returncode == 0
-    assert sorted(column_of(path)) == list(range(-1, 2 * count))
+    assert sorted(column_of(path)) == list(range(-1, 3 * count))
     assert not list(tmp_path.glob(".*.tmp"))
 
 
