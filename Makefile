@@ -173,7 +173,7 @@ FREE_PYTHON := $(shell command -v python3.14t || command -v python3.13t)
 free-threaded: $(FREE)/.built ## run the tests in threads, without a GIL: make free-threaded PYTHON=python3.14t (or GIL=1)
 	@$(INSTALLED) $(FREE)/venv/bin/python -m pytest -q --benchmark-disable -m 'not (slow or spark)' \
 	  tests/laws/test_sharing.py tests/laws/test_threads.py tests/inline
-	@$(INSTALLED) ARROWIPC_EXAMPLES=10 $(FREE)/venv/bin/python -m pytest -q --benchmark-disable -m 'not (slow or spark)' \
+	@$(INSTALLED) ARROWIPC_EXAMPLES=5 $(FREE)/venv/bin/python -m pytest -q --benchmark-disable -m 'not (slow or spark)' \
 	  --parallel-threads 4 --skip-thread-unsafe true $(or $(ARGS),tests)
 
 # On the sanitizer build where it is there, else on the installed wheel; findings lie in build/fuzz/findings.

@@ -326,10 +326,11 @@ def nothing_left(held: Callable[[], tuple[int, ...]] = lambda: (len(descriptors(
     """Whatever happens inside leaves no thread behind and no more of what is counted, a moment later at the latest."""
     before, running, known = held(), ours(), descriptors()
     yield
-    for _ in range(100):
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
         if all(now <= then for now, then in zip(held(), before, strict=True)) and not ours() - running:
             return
         gc.collect()
-        time.sleep(0.05)
+        time.sleep(0.003)
     left = {name: what for name, what in descriptors().items() if known.get(name) != what}
     raise AssertionError(f"left behind: {held()} after {before}, {left}, {ours() - running}")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from dissociated import peers
 from dissociated.peers import connected, until
-from dissociated.ucx_peers import needs_ucx, over_ucx
+from dissociated.ucx_libraries import needs_ucx, over_ucx
 from helpers.memory import resident
 from helpers.processes import in_threads
 
@@ -253,7 +253,7 @@ def test_silent_clients_over_ucx_have_a_deadline_and_make_room(deadline):
 @pytest.mark.parametrize("transport", SOCKETS)
 @pytest.mark.parametrize("asks", [False, True])
 def test_half_a_message_is_not_waited_for(transport, asks):
-    with dissociated.Server({"t": peers.numbers()}, transport, request_timeout=0.3) as server:
+    with dissociated.Server({"t": peers.numbers()}, transport, request_timeout=0.2) as server:
         client = connected(server)
         raw = client._socket
         if asks:
@@ -264,7 +264,7 @@ def test_half_a_message_is_not_waited_for(transport, asks):
         for piece in range(20):  # a byte now and then does not help
             with contextlib.suppress(OSError):
                 raw.send(whole[piece : piece + 1])
-            time.sleep(0.03)
+            time.sleep(0.02)
         until(lambda: server.num_clients == 0 and server.errors, "it is gone")
         assert peers.kinds(server) == ["TimeoutError"]
         assert "to send the rest of a message" in server.errors[0]
@@ -323,7 +323,7 @@ def test_a_slow_reader_has_all_the_time_it_wants_where_there_is_room(transport, 
         peers.opening(server, way) as open_it,
         open_it("t") as reader,
     ):
-        for number in range(4):
+        for number in range(2):
             assert reader.read_next_batch().column(0)[0] == number
             time.sleep(0.3)
         assert server.errors == []

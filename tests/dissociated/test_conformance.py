@@ -84,7 +84,7 @@ def scripted(answer: Callable[[Any, int, bytes], Any], **options: Any) -> Iterat
     with peers.beside(serve):
         place = dissociated.DissociatedUri("arrowipc+tcp", "127.0.0.1", endpoint.port, want_data=tag)
         try:
-            yield Subject([[place]], b"t", 0.5)
+            yield Subject([[place]], b"t", 0.25)
         finally:
             ended.set()
     endpoint.listener.close()

@@ -19,7 +19,7 @@ import pytest
 from dissociated import peers
 from dissociated.lent_memory import state_of
 from dissociated.peers import until, until_collected
-from dissociated.ucx_peers import needs_ucx, over_ucx
+from dissociated.ucx_libraries import needs_ucx, over_ucx
 from helpers.arrays import stored
 from helpers.processes import environment, printed, rounds, run_function
 
@@ -360,11 +360,14 @@ def serving(transport: str, path: str) -> None:
     held.pop().close()
 
 
-@pytest.mark.parametrize("program", [reading, serving])
-@pytest.mark.parametrize("transport", ["tcp", "unix", "shm"])
-def test_what_a_forked_child_lets_go_of_stays_with_its_parent(transport, program, tmp_path):
-    address = "127.0.0.1:0" if transport == "tcp" else tmp_path / "socket"
-    printed(run_function(program, transport, address, env={**environment(), "PYTHONWARNINGS": "ignore"}))
+def over_every_transport(folder: str) -> None:
+    for transport in ("tcp", "unix", "shm"):
+        for program in (reading, serving):
+            program(transport, "127.0.0.1:0" if transport == "tcp" else f"{folder}/socket")
+
+
+def test_what_a_forked_child_lets_go_of_stays_with_its_parent(tmp_path):
+    printed(run_function(over_every_transport, tmp_path, env={**environment(), "PYTHONWARNINGS": "ignore"}))
 
 
 # -- a server goes on ----------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Source:
             self.closed.set()
 
 
-def settled(value, seconds: float = 0.3) -> int:
+def settled(value, seconds: float = 0.1) -> int:
     """What a number is when it has stopped changing."""
     pause = threading.Event()
     before = -1
@@ -148,8 +148,8 @@ WAITING = {"connect": lambda uri: dissociated.connect(uri), "channel": lambda ur
 def test_every_wait_for_a_silent_peer_ends_by_default(family, way, stage, monkeypatch):
     options = (dissociated.connect if way == "connect" else dissociated.Channel.__init__).__kwdefaults__
     assert options["timeout"] == 60
-    monkeypatch.setitem(options, "timeout", 0.1)
-    said = "connecting to" if stage == "connect" else r"waited 0.1 s for .* to send message \d"
+    monkeypatch.setitem(options, "timeout", 0.05)
+    said = "connecting to" if stage == "connect" else r"waited 0.05 s for .* to send message \d"
     with (
         saying(family, SILENCES[stage]) as uri,
         pytest.raises(TimeoutError, match=said + r".* \(timeout= waits longer, None for ever\)"),
@@ -158,7 +158,7 @@ def test_every_wait_for_a_silent_peer_ends_by_default(family, way, stage, monkey
 
 
 def test_a_peer_that_says_a_little_now_and_then_is_not_silent():
-    with saying("unix", b"".join(SENT), 0.003) as uri, dissociated.connect(uri, timeout=1.5) as reader:
+    with saying("unix", b"".join(SENT), 0.001) as uri, dissociated.connect(uri, timeout=0.5) as reader:
         assert sum(map(len, SENT)) > 500
         assert reader.read_all().num_rows == 3
 

@@ -287,8 +287,8 @@ class Silent(fl.FlightServerBase):
 
 @pytest.mark.parametrize("stage", ["schema", "batches"])
 def test_a_wait_for_do_get_ends_by_default(stage, monkeypatch):
-    monkeypatch.setattr(flight, "TIMEOUT", 1)
+    monkeypatch.setattr(flight, "TIMEOUT", 0.3)
     with Silent() as server, fl.connect(f"grpc://127.0.0.1:{server.port}") as client:
-        with pytest.raises(TimeoutError, match=r"DoGet: waited 1 s .* \(timeout= waits longer, None for ever\)"):
+        with pytest.raises(TimeoutError, match=r"DoGet: waited 0.3 s .* \(timeout= waits longer, None for ever\)"):
             list(from_flight(fl.FlightEndpoint(stage.encode(), []), client=client))
         server.gate.set()

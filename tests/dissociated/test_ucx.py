@@ -22,7 +22,8 @@ from typing import Any
 import pytest
 from dissociated import peers
 from dissociated.lent_memory import PATIENCE, Holder, ends, hears, says, state_of
-from dissociated.ucx_peers import LIBRARIES, fetch, fetch_slowly, fork, needs_ucx, over_ucx, peer, serve
+from dissociated.ucx_libraries import LIBRARIES, needs_ucx, over_ucx, peer
+from dissociated.ucx_peers import fetch, fetch_slowly, fork, serve
 from helpers.processes import rounds
 
 import arrowipc as ipc
@@ -316,34 +317,41 @@ def d086_memory_of_a_killed_client_is_not_used_again() -> None:
     assert state_of(lent).retired >= sum(end - start for start, end in holder.gone)
 
 
-IN_ONE_PROCESS = (
-    loading_the_library_takes_no_signals,
-    without_a_library_the_error_says_what_to_install,
-    d071_the_body_that_is_expected_is_found_by_the_low_bits_of_its_tag,
-    d090_metadata_beyond_the_limit_is_refused,
-    d087_every_wait_for_a_silent_peer_ends,
-    a_server_that_drops_the_first_mode_without_a_word_is_tried_in_the_other,
-    d086_memory_of_a_killed_client_is_not_used_again,
-)
+#: What is tried in one process, by a name.
+LAWS: dict[str, tuple[Callable[[], None], ...]] = {
+    "every library": (
+        loading_the_library_takes_no_signals,
+        d086_memory_of_a_killed_client_is_not_used_again,
+    ),
+    "messages": (
+        d071_the_body_that_is_expected_is_found_by_the_low_bits_of_its_tag,
+        d090_metadata_beyond_the_limit_is_refused,
+    ),
+    "no library": (without_a_library_the_error_says_what_to_install,),
+    "two modes": (a_server_that_drops_the_first_mode_without_a_word_is_tried_in_the_other,),
+    # It waits for seconds; tests/peers/test_ucx_cpp.py waits for one such server whenever tests run.
+    "silence": (d087_every_wait_for_a_silent_peer_ends,),
+}
 
 
-#: Those in which the libraries differ.
-OF_EVERY_LIBRARY = (loading_the_library_takes_no_signals, d086_memory_of_a_killed_client_is_not_used_again)
-#: Those that wait for seconds; tests/peers/test_ucx_cpp.py waits for one such server whenever tests run.
-LONG = (d087_every_wait_for_a_silent_peer_ends,)
+def hold(group: str) -> None:
+    """Try all of a group."""
+    for law in LAWS[group]:
+        law()
 
 
 @pytest.mark.parametrize(
-    ("law", "library"),
+    ("group", "library"),
     [
-        pytest.param(law, library, marks=pytest.mark.slow if law in LONG or (i and law not in OF_EVERY_LIBRARY) else ())
-        for law in IN_ONE_PROCESS
+        pytest.param(
+            group, library, marks=pytest.mark.slow if group == "silence" or (i and group != "every library") else ()
+        )
+        for group in LAWS
         for i, library in enumerate(LIBRARIES)
     ],
-    ids=lambda value: getattr(value, "__name__", value),
 )
-def test_one_process(law: Callable[[], None], library: str) -> None:
-    over_ucx(law, library=library, transports=SHARED if "memory" in law.__name__ else TCP)
+def test_one_process(group: str, library: str) -> None:
+    over_ucx(hold, group, library=library, transports=SHARED if group == "every library" else TCP)
 
 
 # -- between processes ---------------------------------------------------------------------------------------

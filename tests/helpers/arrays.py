@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather
 
 import arrowipc as ipc
 from arrowipc import types
@@ -74,6 +73,8 @@ def feather_columns() -> dict[str, pa.Array]:
 
 def feather_v1(columns: dict[str, Any]) -> bytes:
     """A Feather V1 file; pyarrow, the last library that writes such files, warns that it will stop."""
+    import pyarrow.feather  # which imports pandas: most processes that use this module need neither
+
     sink = pa.BufferOutputStream()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

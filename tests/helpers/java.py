@@ -44,9 +44,10 @@ def compiled(build: Path, sources: list[Path], jar: str | None = None) -> tuple[
         raise Missing("pyspark, whose jars hold Arrow Java, is not installed")
     jars = Path(spec.origin).parent / "jars"
     path = f"{jars}/*" if jar is None else f"{jar}:{jars}/*"
-    command = [f"{home}/bin/javac", "-cp", path]
-    if sources[0].suffix == ".scala":
-        command = [f"{home}/bin/java", "-Xss8m", "-XX:+UseSerialGC", "-cp", path, "scala.tools.nsc.Main", "-usejavacp"]
+    command = [f"{home}/bin/javac", "-J-XX:TieredStopAtLevel=1", "-cp", path]
+    if sources[0].suffix == ".scala":  # one file: the JVM's second compiler would take as long as the Scala compiler
+        command = [f"{home}/bin/java", "-Xss8m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path]
+        command += ["scala.tools.nsc.Main", "-usejavacp"]
     elif not Path(command[0]).exists():
         raise Missing(f"{home} is a Java without a compiler (javac): install a JDK")
     command += ["-d", str(build), *map(str, sources)]

@@ -14,7 +14,7 @@ SECONDS = 1.0
 MIB = 256
 LEVELS = measure_bombs.LEVELS if FULL else ("full",)
 #: A child takes some bombs at a time, so that little time goes into starting it.
-SHARES = 8
+SHARES = 16
 
 
 def measured(names: list[str], levels: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:

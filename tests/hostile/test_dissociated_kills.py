@@ -186,7 +186,7 @@ def descriptors_of_arenas() -> int:
 
 
 def test_d087_a_server_that_stops_in_the_middle_is_waited_for_as_long_as_was_said():
-    with process(serve, "shm", BATCHES, 100_000) as server:
+    with process(serve, "shm", BATCHES, 10_000) as server:
         uri, *_ = says(server).split()
         os.kill(server.pid, signal.SIGSTOP)
         try:

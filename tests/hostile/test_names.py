@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import processes
+from helpers import terminal
 
 import arrowipc as ipc
 from arrowipc import dissociated, errors, types
@@ -169,8 +169,8 @@ def test_the_command_line_prints_no_such_characters(command: str, kind: str, tmp
         path.write_bytes({"empty": b"", "damaged": data[:-40], "good": data}[kind])
     output = ["-o", str(tmp_path / f"new{NAME}.arrow")]
     more = {"recover": output, "diff": [str(path)], "cat": output}
-    done = processes.run_module("arrowipc", command, str(path), *more.get(command, ()))
-    for text in (done.stdout, done.stderr):
+    done = terminal.run(command, path, *more.get(command, ()))
+    for text in (done.out, done.err):
         assert is_clean(text), text
 
 

@@ -78,7 +78,8 @@ def messages(data: bytes) -> list[bytes]:
 def test_any_changed_bit_is_found_also_in_columns_that_are_not_read(kind, form, columns):
     data = written(kind, rows=8, **FORMS[form])
     assert pa.table(verified(data, columns=columns)).equals(TABLE.select(columns or TABLE.column_names))
-    for bit in range(0, 8 * len(data), 1 if form == "plain" and columns is None else 11):
+    every = form == "plain" and kind == "stream" and columns is None
+    for bit in range(0, 8 * len(data), 1 if every else 11):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
         assert found(changed, columns=columns), bit

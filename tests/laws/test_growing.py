@@ -21,14 +21,14 @@ import arrowipc as ipc
 from arrowipc.sources import followed
 
 #: Each writer of a stream reads what those before it wrote: ten streams take a tenth of the time of a long one.
-STREAMS, KILLS = rounds(1, 10), rounds(12, 40)
+STREAMS, KILLS = rounds(1, 10), rounds(8, 40)
 
 GROWING = ipc.schema({"x": "int64", "w": ipc.types.dictionary(ipc.types.int32(), ipc.types.utf8())})
 
 
 def growing(number: int) -> ipc.RecordBatch:
     """A batch of a size of its own; every third one brings a new word, and now and then the words begin again."""
-    rows = 1 + number * 7919 % 50 * (10000 if number % 4 == 0 else 1)
+    rows = 1 + number * 7919 % 50 * (3000 if number % 4 == 0 else 1)
     words = [f"word {i}" for i in range(number - number % 20, number + 1, 3)] or ["none"]
     return ipc.RecordBatch.from_pydict({"x": [number] * rows, "w": (words * rows)[:rows]}, GROWING)
 

@@ -25,7 +25,7 @@ import arrowipc as ipc
 from arrowipc import types
 from arrowipc.limits import Limits
 
-COUNT = rounds(1000, 20_000)
+COUNT = rounds(600, 20_000)
 MOST = 0.1
 #: What lists and tables of the interpreter may grow by once; the least leak per operation is far above it.
 SLACK = 4096
@@ -121,7 +121,7 @@ OFTEN = {
 @pytest.mark.parametrize("name", scenarios.SCENARIOS)
 def test_every_scenario_stays_flat(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     few = name in scenarios.POOLED or name in scenarios.FOREIGN or "written" in name or name == "pictures"
-    count = rounds(2_500, 500_000) if name in OFTEN else COUNT // 10 if few else COUNT // 2
+    count = rounds(1_000, 500_000) if name in OFTEN else COUNT // 10 if few else COUNT // 2
     stays_flat(name, scenarios.SCENARIOS[name](), count, capsys)
 
 

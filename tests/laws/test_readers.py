@@ -169,7 +169,7 @@ def boundaries(data: bytes) -> set[int]:
     return ends | {len(data)}
 
 
-@settings(max_examples=rounds(15, 60))
+@settings(max_examples=rounds(8, 60))
 @given(randoms.batches(most_columns=2, most_rows=3))
 def test_every_truncation_is_a_boundary_or_truncated(parts):
     data = pyarrow_bytes(parts)

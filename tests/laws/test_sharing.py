@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrow_columns, scenarios
 from helpers.calls import FILE, OBJECTS, fitting, is_needed, parameters
-from helpers.processes import FREE_THREADED, rounds, run_function, run_python, together
+from helpers.processes import FREE_THREADED, rounds, run_python, together
 from project.test_docstrings import OPTIONS, modules
 
 import arrowipc as ipc
@@ -287,7 +287,7 @@ def test_the_gil_stays_off() -> None:
     """Neither the import nor any feature switches it on again."""
     done = run_python("import sys, arrowipc; print(sys._is_gil_enabled())", timeout=600)
     assert done.stdout.split() == ["False"], done.stderr
-    done = run_function(use_everything, timeout=1800)
+    done = run_python("from laws.test_sharing import use_everything; use_everything()", timeout=1800)
     named = [line for line in done.stderr.splitlines() if "GIL" in line]
     enabled, used = done.stdout.split()[-2:]
     assert enabled == "False", named

@@ -21,7 +21,7 @@ from arrowipc.cdata.import_array import stream_from
 
 THREADS = 4
 #: Buffers that kernels work on for a while without the GIL, in another order for each codec.
-ROWS = 400_000
+ROWS = 200_000
 
 
 def large(batches: int = 4) -> list[pa.RecordBatch]:

@@ -19,7 +19,7 @@ import pytest
 from dissociated import peers
 from dissociated.cpp_client import LENGTHS, NO_BODY, decoded
 from dissociated.lent_memory import PATIENCE
-from dissociated.ucx_peers import LIBRARIES, needs_ucx
+from dissociated.ucx_libraries import LIBRARIES, needs_ucx
 
 from arrowipc import dissociated
 from arrowipc.dissociated.served import messages_of

@@ -303,12 +303,12 @@ def cases(spark: SparkSession, folder: Path, numbers: Iterable[int]) -> list[str
 
 @pytest.mark.campaign
 @pytest.mark.usefixtures("python_format")
-@pytest.mark.parametrize("share", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 4))])
+@pytest.mark.parametrize("share", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 8))])
 def test_readers_agree(spark: SparkSession, conf: Any, tmp_path: Path, share: int) -> None:
-    """In shares; the first one has every kind of case: files that Spark wrote, every mode, Spark's own workers."""
+    """In shares; the first one has each kind of case: files that Spark wrote, every mode, Spark's own workers."""
     for name in (*SETTINGS, NO_FILTER):
         conf(name, spark.conf.get(name))  # when the test ends, it is so again
-    count = rounds(12, 500)  # every way to read and to write with every mode
+    count = rounds(6, 250)
     numbers = range(share * count, (share + 1) * count)
     wrong = cases(spark, tmp_path, numbers)
     assert not wrong, f"{len(wrong)} differences\n" + "\n\n".join(wrong[:8])

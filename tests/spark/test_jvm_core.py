@@ -229,14 +229,15 @@ def test_what_two_files_have_together_is_read_from_each(core: java.Core, tmp_pat
     # The second time those columns only of which the option makes numbers, and what numbers may become.
     arrays = ARRAYS if nanoseconds == "truncate" else {k: v for k, v in ARRAYS.items() if v.type.num_fields == 0}
     paths = put(tmp_path, arrays)
-    pairs = list(itertools.permutations(paths, 2))
+    # Of each two, one is read, by turns the first and the second.
+    pairs = [pair[:: (-1) ** at] for at, pair in enumerate(itertools.combinations(paths, 2))]
     lines = [f"{paths[one]}\twith={paths[other]}" for one, other in pairs]
     merged = 0
     for pair, answer in zip(pairs, core.read(lines, nanoseconds=nanoseconds), strict=True):
         refused = answer.error == "Usage" and "no type holds the values of both" in answer.text
         assert answer.ok or (refused and "column 'x" in answer.text), (pair, answer.text)
         merged += answer.ok
-    assert merged > 4 * len(paths)
+    assert merged > 2 * len(paths)
 
 
 VALUES: list[tuple[pa.Array, pa.Array, list[Any]]] = [

@@ -133,11 +133,11 @@ def test_mutants(reader: java.Reader, tmp_path: Path, count: int) -> None:
     assert found["ok"] > count // 20  # some mutants say nothing that is wrong: readers do not refuse everything
 
 
-@pytest.mark.parametrize("share", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 8))])
+@pytest.mark.parametrize("share", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 16))])
 @pytest.mark.parametrize("reader", ["core", pytest.param("through_spark", marks=pytest.mark.slow)], indirect=True)
 def test_bombs(reader: java.Reader, tmp_path: Path, share: int) -> None:
     core = isinstance(reader, java.Core)
-    names = sorted({*bombs.BOMBS} - MANY - (set() if core else TOO_MUCH))[share::8]
+    names = sorted({*bombs.BOMBS} - MANY - (set() if core else TOO_MUCH))[share::16]
     inputs = (
         (f"{name}.{form}", data)
         for name in names
@@ -148,7 +148,7 @@ def test_bombs(reader: java.Reader, tmp_path: Path, share: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reader", "ends"), [("core", 200), pytest.param("through_spark", 40, marks=pytest.mark.slow)], indirect=["reader"]
+    ("reader", "ends"), [("core", 100), pytest.param("through_spark", 40, marks=pytest.mark.slow)], indirect=["reader"]
 )
 def test_files_that_are_cut_anywhere(reader: java.Reader, tmp_path: Path, ends: int) -> None:
     for write in (arrow_columns.file, arrow_columns.stream):

@@ -20,7 +20,13 @@ def load(spark: SparkSession, path: Path) -> DataFrame:
     return spark.read.format("arrowipc").load(str(path))
 
 
-@pytest.mark.parametrize("how", ["column", "list", "fixed_list", "struct", "map", "dictionary", "runs"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *("column", "list", "struct", "dictionary", "runs"),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("fixed_list", "map")),
+    ],
+)
 def test_all_types_are_the_same_however_spark_evaluates_and_copies(
     spark: SparkSession, conf: Any, tmp_path: Path, how: str
 ) -> None:

@@ -74,7 +74,7 @@ def asked(chance: random.Random, schema: StructType) -> StructType:
 @pytest.mark.campaign
 def test_both_engines_say_the_same_of_the_same_cells(spark: SparkSession) -> None:
     wrong, seen = [], defaultdict(int)
-    for case in range(rounds(8, 75)):
+    for case in range(rounds(5, 75)):
         chance = random.Random(case)
         columns = {}
         for name in chance.sample([*COLUMNS], 3):
