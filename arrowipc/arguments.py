@@ -276,37 +276,85 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
 _INSTEAD = {
     **dict.fromkeys(
         (
-            *("aggregate", "argsort", "describe", "diff", "group_by", "groupby", "groups"),
-            *("join", "join_asof", "max", "mean", "merge", "min", "pivot", "quantile", "query"),
-            *("std", "sum", "var", "with_columns"),
+            *("agg", "aggregate", "apply", "argsort", "assign", "describe", "diff", "dt", "explode", "group_by"),
+            *("groupby", "groups", "join", "join_asof", "map", "max", "mean", "melt", "merge", "min", "pipe", "pivot"),
+            *(
+                "quantile",
+                "query",
+                "std",
+                "str",
+                "sum",
+                "transpose",
+                "unpivot",
+                "var",
+                "with_columns",
+                "with_row_index",
+            ),
         ),
         "arrowipc does not compute; to_arrow(), to_polars() and to_pandas() hand the data over to libraries that do",
     ),
-    "as_py": "elements are Python values: array[i]",
+    **dict.fromkeys(("add", "add_field"), "append(field) of a schema, append_column(name, values) of rows"),
+    **dict.fromkeys(
+        ("append", "concat", "extend", "hstack", "union", "vstack"),
+        "concat_tables(tables) of rows, chunked_array(arrays) of elements, append_column(name, values)",
+    ),
+    **dict.fromkeys(("as_py", "item"), "elements are Python values: array[i]"),
     "astype": "cast(type)",
+    **dict.fromkeys(("clone", "copy"), "nothing changes an object, so that it can be shared"),
+    **dict.fromkeys(("col", "get"), "column(name)"),
+    **dict.fromkeys(("collect", "compute", "lazy", "load"), "the rows are in memory already"),
+    "collect_schema": "schema",
+    **dict.fromkeys(("columns", "column_names"), "names"),
+    **dict.fromkeys(("count", "len", "nrows", "row_count", "size"), "len(), and num_rows of a batch or table"),
     **dict.fromkeys(("copy_to", "device_type", "is_cpu"), "the memory is that of the CPU"),
     "data": "chunks",
-    **dict.fromkeys(("dtype", "dtypes"), "type, and of rows schema.types"),
-    **dict.fromkeys(("drop_duplicates", "n_unique", "nunique"), "unique() of a column, to_polars() and to_pandas()"),
-    "dropna": "drop_null()",
-    "fillna": "fill_null(value)",
+    **dict.fromkeys(("dataType", "data_type", "dtype", "dtypes"), "type, and of rows schema.types"),
+    "drop": "remove(i) of a schema",
+    **dict.fromkeys(
+        ("distinct", "drop_duplicates", "n_unique", "nunique", "unique"),
+        "unique() of a column, to_polars() and to_pandas()",
+    ),
+    **dict.fromkeys(("drop_nulls", "dropna"), "drop_null()"),
+    **dict.fromkeys(("empty", "is_empty"), "len() is 0"),
+    **dict.fromkeys(("estimated_size", "memory_usage"), "nbytes"),
+    **dict.fromkeys(("fill_null", "fillna"), "fill_null(value) of a column"),
+    **dict.fromkeys(("first", "last"), "[0] and [-1] of a column, head(1) and tail(1) of rows"),
+    "from_dict": "from_pydict(mapping)",
+    **dict.fromkeys(("from_dicts", "from_rows"), "from_pylist(rows)"),
     "get_column": "column(name)",
+    **dict.fromkeys(("glimpse", "info", "printSchema", "show"), "print() shows it, and its schema"),
     "from_polars": "arrowipc.table(frame)",
+    **dict.fromkeys(("head", "tail"), "[:n] and [-n:]"),
     "height": "num_rows",
+    "insert_column": "add_column(i, name, values)",
+    "is_nullable": "nullable",
     **dict.fromkeys(("is_in", "isin"), 'filter([(name, "in", values)]) of a batch or table'),
     **dict.fromkeys(("isna", "isnull"), "is_null()"),
-    **dict.fromkeys(("iterrows", "itertuples", "rows"), "iter_rows()"),
+    "iter_slices": "to_batches(max_chunksize)",
+    **dict.fromkeys(("iterrows", "itertuples", "row", "rows"), "iter_rows()"),
     **dict.fromkeys(("iloc", "loc"), "take(numbers), slice(offset, length), filter(condition)"),
     "limit": "head(n)",
+    "metadata": "schema.metadata, and field.metadata of a column",
     "n_chunks": "num_chunks",
+    "name": "field.name",
+    "names": "column_names",
     **dict.fromkeys(("notna", "notnull"), "is_valid()"),
     "rechunk": "combine()",
+    **dict.fromkeys(
+        ("alias", "rename", "rename_column", "rename_columns"), "rename({old: new}) of rows, with_name(name) of a field"
+    ),
     "run_end_encode": "array(values, types.run_end_encoded(...))",
     "sample": "take(numbers)",
-    **dict.fromkeys(("sort", "sort_values"), "sort_by(columns) of a batch or table"),
+    **dict.fromkeys(("order_by", "sort", "sort_by", "sort_values"), "sort_by(columns) of a batch or table"),
+    **dict.fromkeys(("T", "to_numpy", "values"), "to_numpy() of a column, numpy.asarray(rows)"),
+    **dict.fromkeys(("toArrow", "toPandas"), "to_arrow(), to_pandas()"),
+    **dict.fromkeys(("to_csv", "to_json", "to_sql", "write_csv", "write_json"), "to_polars() and to_pandas() write it"),
     "to_dict": "to_pydict()",
     **dict.fromkeys(("to_dicts", "to_list", "tolist"), "to_pylist()"),
-    **dict.fromkeys(("to_feather", "write_feather", "write_ipc"), "arrowipc.write(data, path)"),
+    "to_struct": "to_struct_array()",
+    **dict.fromkeys(("save", "to_feather", "write", "write_feather", "write_ipc"), "arrowipc.write(data, path)"),
+    "unnest": "flatten()",
+    "where": 'filter([(name, ">", value)])',
     **dict.fromkeys(("to_parquet", "write_parquet"), "to_polars().write_parquet(path)"),
     "to_pyarrow": "to_arrow()",
     **dict.fromkeys(("to_torch", "torch"), "torch.from_dlpack(array), of one chunk without nulls"),
@@ -327,7 +375,11 @@ _INSTEAD = {
     "to_tensor": "Tensor(array.to_numpy())",
     "unify_dictionaries": "combine(), and new_stream(sink, unify_dictionaries=True)",
     **dict.fromkeys(("false_count", "true_count"), "value_counts()"),
-    **dict.fromkeys(("child", "items", "keys", "run_ends", "type_codes"), "children, and buffers()"),
+    **dict.fromkeys(("child", "fields", "items", "keys", "run_ends", "type_codes"), "children, and buffers()"),
+    "struct": 'array["member"]',
+    **dict.fromkeys(
+        ("buffers", "children", "dictionary", "indices", "offsets", "value_lengths"), "chunks[i] of a column has it"
+    ),
     "view": "RecordBatch.from_buffers(schema, length, nodes, array.buffers())",
 }
 
@@ -342,13 +394,13 @@ def missing(owner: str, name: str, thing: object, instead: Mapping[str, str] = _
 class _Absent:
     """Descriptor for a name that a class lacks: reading it raises an error that says what to use instead."""
 
-    __slots__ = ("_name",)
+    __slots__ = ("_instead", "_name")
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, instead: Mapping[str, str]) -> None:
+        self._name, self._instead = name, instead
 
     def __get__(self, thing: object, kind: type) -> Any:
-        raise missing(kind.__name__, self._name, kind if thing is None else thing)
+        raise missing(kind.__name__, self._name, kind if thing is None else thing, self._instead)
 
 
 def is_filled(thing: object, slot: str) -> bool:
@@ -399,8 +451,13 @@ class Hints(metaclass=_Listing):
         return [name for name in object.__dir__(self) if hasattr(type(self), name) or hasattr(self, name)]
 
 
-for _name in _INSTEAD:
-    setattr(Hints, _name, _Absent(_name))
+def add_hints(cls: type[Hints], instead: Mapping[str, str]) -> None:
+    """Let the errors for names that a class lacks say what to use instead."""
+    for name in instead:
+        setattr(cls, name, _Absent(name, instead))
+
+
+add_hints(Hints, _INSTEAD)
 
 
 #: Beginnings of metadata keys whose values describe the rows or the file: our keys, and polars' numbers of rows.

@@ -62,15 +62,100 @@ if TYPE_CHECKING:
         options: Any
 
 
-#: Keywords of other libraries -> the text that says what to use here instead.
+_LOADER = "torch.utils.data.DataLoader takes it, and RowStream has batch_size= and shuffle="
+#: Keywords of other libraries -> the text that says what to use here instead; "function.keyword" is of one function.
 _INSTEAD = {
+    **dict.fromkeys(("RowDataset.batch_size", "RowDataset.shuffle"), _LOADER),
     **dict.fromkeys(
-        ("filter", "filters", "where"), "read(source, filter=...) and open_dataset(path, filter=...) take it"
+        ("ascending", "descending", "reverse"), 'the order goes with its column: sort_by([("x", "descending"), "y"])'
     ),
+    **dict.fromkeys(("na_position", "null_placement", "nulls_last"), 'sort_by([("x", "ascending", "at_start")])'),
+    **dict.fromkeys(
+        ("filter", "filters", "predicate", "where"),
+        "read(source, filter=...) and open_dataset(path, filter=...) take it",
+    ),
+    **dict.fromkeys(("filesystem", "fs"), "URLs such as s3://... and file objects of any file system are sources"),
     **dict.fromkeys(("memory_pool", "pool"), "arrowipc has no memory pools"),
     **dict.fromkeys(("n_rows", "nrows", "limit"), "read the batches one by one, or take head(n) of what was read"),
-    **dict.fromkeys(("usecols", "use_columns", "names"), "columns=..."),
+    **dict.fromkeys(("mode", "overwrite"), "append=True continues what is at a path; else it is replaced"),
+    **dict.fromkeys(("num_workers", "pin_memory", "prefetch_factor"), _LOADER),
+    **dict.fromkeys(
+        ("partition_by", "partition_cols", "partitioning"),
+        "one file is written; df.write.partitionBy() of Spark makes many",
+    ),
+    **dict.fromkeys(("index", "preserve_index"), "RecordBatch.from_pandas(frame, preserve_index=...) makes rows"),
+    **dict.fromkeys(("extensions", "nanoseconds", "unsupported"), "options={name: value}, for Spark"),
+    "prefix": "arrowipc.spark.decode_payloads(df, column, prefix=...); without Spark, give cells without it",
+    "keep": "repeat(batch, counts) repeats the rows of other columns for those of their payloads",
+    "recursive": "folders are searched to any depth",
+    "batch_size": "batches are those that were written; RowStream(dataset, batch_size=...) makes others",
+    "columns": "open(source, columns=...) and select(columns) choose some",
+    "promote": "schemas are not joined here; open_dataset() and pyarrow.concat_tables() do it",
+    "schema": "the data have one; open_dataset(path, schema=...) and table(data, schema=...) cast to another",
+    **dict.fromkeys(("session.appName", "session.app_name", "session.name"), 'settings={"spark.app.name": ...}'),
 }
+#: Our keywords -> the names of such keywords in other libraries; of several, the first that a function has is meant.
+_THEIRS = {
+    "columns": "names use_columns usecols",
+    "columns names": "columns labels mapper mapping",
+    "compression": "codec compress",
+    "compression_level": "level",
+    "filter mask": "condition expr expression filters predicate where",
+    "into": "out",
+    "level": "full",
+    "memory_map": "mmap use_mmap",
+    "n": "limit num_rows",
+    "on_error safe level": "errors ignore_errors strict",
+    "rows_per_payload max_rows": "batch_rows batch_size chunksize",
+    "seed": "random_state",
+    "settings": "conf config options",
+    "sorting group_by": "by key keys order_by",
+    "source paths data": "dataset file path root",
+    "target_schema": "schema",
+    "type": "data_type dtype target_type to",
+    "use_threads workers": "num_threads threads use_threads",
+    "value": "fill_value",
+    "values": "data obj",
+    "world_size": "num_replicas num_shards",
+}
+_SYNONYMS = {name: ours.split() for ours, theirs in _THEIRS.items() for name in theirs.split()}
+
+
+def unexpected(owner: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error for a keyword that a function does not know; its text says what to use instead."""
+    names = [each for each in known if each != "self"]
+    same = [each for each in _SYNONYMS.get(name, ()) if each in names]
+    advice = f"{same[0]}=..." if same else _INSTEAD.get(f"{owner}.{name}") or _INSTEAD.get(name) or like(name, names)
+    return TypeError(f"{owner + '() ' if owner else ''}got an unexpected keyword argument {name!r}: {advice}")
+
+
+def with_advice(function: F) -> F:
+    """Decorate a function that names all its keywords: its errors for others say what to use instead.
+
+    This takes some 100 ns of each call. A function with ``**keywords`` is returned as it is: `Options` checks them.
+    """
+    if getattr(getattr(function, "__code__", None), "co_flags", 0) & 0x08:
+        return function
+
+    def call(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except TypeError:
+            from inspect import signature
+
+            known = signature(function).parameters
+            # Only names that are not known: then this error is that of the call itself.
+            for name in keywords:
+                if name not in known:
+                    owner = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+                    raise unexpected(owner, name, known) from None
+            raise
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
+        if hasattr(function, name):
+            setattr(call, name, getattr(function, name))
+    call.__wrapped__ = function  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
 
 
 class Options:
@@ -97,8 +182,7 @@ class Options:
         self.__dict__.update(keywords)
         if len(self.__dict__) > len(self.defaults):
             name = next(name for name in keywords if name not in self.defaults)
-            advice = _INSTEAD.get(name) or like(name, self.defaults)
-            raise TypeError(f"got an unexpected keyword argument {name!r}: {advice}")
+            raise unexpected("", name, self.defaults)
         # Not items(), because CPython 3.11 crashes if memory runs out for its iterator.
         for name in keywords:
             value = keywords[name]

@@ -10,7 +10,7 @@ from arrowipc.arguments import Initialized, check_flag, check_integer, columns_o
 from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
 from arrowipc.decode.stream_decoder import StreamDecoder, new_without_init, stream_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
-from arrowipc.options import ReadOptions, read_options, with_keywords
+from arrowipc.options import ReadOptions, read_options, with_advice, with_keywords
 from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, room_for
 from arrowipc.sources.source import apart, can_seek, locate_source, open_source, pump, spooled
 
@@ -44,8 +44,14 @@ MOST_PARTS = 4
 
 #: Attribute names in other libraries -> what to use with our readers and data sets; names of tables are added below.
 _INSTEAD = {
-    **dict.fromkeys(("collect", "read", "scanner", "to_table"), "read_all()"),
+    **dict.fromkeys(("collect", "read", "read_table", "scanner", "to_table"), "read_all()"),
+    "custom_metadata": "that of each batch",
     **dict.fromkeys(("iter_batches", "to_batches"), "for batch in reader"),
+    "metadata": "schema.metadata; a file reader has that of the file",
+    **dict.fromkeys(
+        ("fetch", "get_batch", "get_record_batch", "next", "read_batch", "read_next_batch", "read_row_group"),
+        "get_batch(i) of a file, read_next_batch() of a stream, and next(iter(reader)) of all",
+    ),
     **dict.fromkeys(("num_batches", "num_row_groups"), "num_record_batches"),
     "num_rows": "count_rows(), or read_all().num_rows",
     **dict.fromkeys(("to_dataframe", "to_pandas"), "read_pandas(), or read_all().to_pandas()"),
@@ -144,6 +150,7 @@ class BatchReader(Closing):
         """Read the remaining batches into a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
         return self.read_all().to_pandas(**options)
 
+    @with_advice
     def read_all(self) -> Table:
         """Read the remaining batches into a `Table`."""
         from arrowipc.tables import Table

@@ -248,12 +248,6 @@ class Schema(Described, Hints):
         """Return the field with this name; the same as :meth:`field`, under pyarrow's name."""
         return self.field(name)
 
-    def to_arrow(self) -> Any:
-        """Return a ``pyarrow.Schema``."""
-        from arrowipc.values.libraries import library
-
-        return library("pyarrow").schema(self)
-
     def to_string(self) -> str:
         """Return the same text as ``repr``, which shows the fields and the metadata."""
         return repr(self)

@@ -4,6 +4,7 @@ The modules are imported when their names are first used.
 """
 
 from importlib import import_module
+from sys import modules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,15 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> "Any":
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'arrowipc.dissociated' has no attribute {name!r}")
+        from arrowipc.arguments import missing
+
+        instead = {
+            "serve": "Server(streams)",
+            "read": "connect(uri)",
+            "open": "connect(uri)",
+            "listen": "Server(streams)",
+        }
+        raise missing(f"module {__name__!r}", name, modules[__name__], instead)
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

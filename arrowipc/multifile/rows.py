@@ -10,6 +10,7 @@ from arrowipc.arguments import Initialized, check_choice, items_of
 from arrowipc.datatypes import FloatingPoint, Int, LargeList, List
 from arrowipc.errors import UsageError
 from arrowipc.multifile.dataset import Dataset, open_dataset
+from arrowipc.options import with_advice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class ArrayRow(dict[str, "Any"]):
     __slots__ = ()
 
 
+_PASSES = "RowStream(source, batch_size=..., shuffle=..., rank=..., world_size=...)"
+
+
 class Samples(Initialized):
     """Base of data sets for loaders: makes samples and batches in one of the formats."""
 
@@ -55,8 +59,13 @@ class Samples(Initialized):
     @classmethod
     def _instead(cls) -> dict[str, str]:
         names = dict.fromkeys(("column_names", "columns", "names"), "schema.names")
+        names |= dict.fromkeys(("batch", "batch_size", "repeat", "shard", "shuffle", "skip", "split"), _PASSES)
+        names |= dict.fromkeys(("collate_fn", "num_workers", "prefetch"), "torch.utils.data.DataLoader takes it")
+        names |= dict.fromkeys(("map", "set_format", "with_format", "with_transform"), "transform=... and format=...")
+        names |= dict.fromkeys(("load_state_dict", "state_dict", "to_torch"), "RowStream(source) has it")
+        names |= {"filter": "RowDataset(open_dataset(path, filter=...))", "features": "schema", "select": "columns=..."}
         epoch = 'load_state_dict({**state_dict(), "epoch": number})'
-        return {**super()._instead(), **names, "select": "columns=...", "set_epoch": epoch, "take": "rows[[0, 2]]"}
+        return {**super()._instead(), **names, "set_epoch": epoch, "take": "rows[[0, 2]]"}
 
     _extensions: Extensions
     _format: str
@@ -137,6 +146,7 @@ class RowDataset(Samples):
 
     __slots__ = ("__weakref__", "_pid", "_rows", "_size")
 
+    @with_advice
     def __init__(
         self,
         source: Any,

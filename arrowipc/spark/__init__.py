@@ -11,9 +11,12 @@ neither Spark nor pyarrow; the first use of one of its names does.
 """
 
 from importlib import import_module
+from sys import modules
 from typing import TYPE_CHECKING, Any
 
+from arrowipc.arguments import missing
 from arrowipc.errors import missing_package
+from arrowipc.options import with_advice
 
 if TYPE_CHECKING:
     from arrowipc.spark.frames import collect, create
@@ -73,22 +76,43 @@ _MODULES = {
     "source": ("ArrowIpcDataSource",),
     "types": ("TypeOptions", "to_spark_schema"),
 }
+#: Other names for what is here, and names of Spark and pyarrow -> the text that says what to use instead.
+_INSTEAD = {
+    **dict.fromkeys(
+        ("SparkSession", "builder", "get_session"), "session(master) starts one, or finds the one that runs"
+    ),
+    **dict.fromkeys(("broadcast", "parallelize"), "share(data) for tasks, create(spark, data) for rows"),
+    **dict.fromkeys(("count", "num_rows"), "count_rows(spark, path)"),
+    **dict.fromkeys(("createDataFrame", "create_dataframe", "from_pandas", "from_polars"), "create(spark, data)"),
+    **dict.fromkeys(("decode", "decode_payload"), "decode_payloads(df, column), from_arrow(column, schema)"),
+    **dict.fromkeys(("encode", "encode_payload"), "encode_payloads(df, rows_per_payload=...), to_arrow(column)"),
+    **dict.fromkeys(("enable", "install"), "register(spark)"),
+    **dict.fromkeys(("from_spark_schema", "to_arrow_schema"), "payload_schema(df)"),
+    **dict.fromkeys(("infer_schema", "schema_of", "stats"), "describe(spark, path)"),
+    **dict.fromkeys(("jar", "jars", "packages"), "find_jar()"),
+    **dict.fromkeys(("load", "read_arrow"), 'spark.read.format("arrowipc").load(path)'),
+    **dict.fromkeys(("save", "write", "write_arrow"), 'df.write.format("arrowipc").save(path)'),
+    **dict.fromkeys(("toArrow", "toPandas", "to_pandas", "to_polars"), "collect(df) makes a Table, which has it"),
+}
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise missing(f"module {__name__!r}", name, modules[__name__], _INSTEAD)
     try:
         value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in ("pyspark", "pyarrow", "pandas"):
+        package = (error.name or "").partition(".")[0]
+        if package not in ("pyspark", "pyarrow", "pandas"):
             raise
         raise ModuleNotFoundError(
-            f"{missing_package(f'arrowipc.spark.{name}', missing)}, on the driver and on the executors ({error})",
+            f"{missing_package(f'arrowipc.spark.{name}', package)}, on the driver and on the executors ({error})",
             name=error.name,
         ) from error
+    if not isinstance(value, type):
+        value = globals().setdefault(name, with_advice(value))
+        setattr(modules[value.__module__], name, value)
     globals()[name] = value
     return value
 

@@ -43,8 +43,12 @@ def _is_column(data: Any) -> bool:
 
 
 def to_arrow(data: Any) -> Any:
-    """A pyarrow RecordBatch, Table, Array or ChunkedArray over the same memory."""
+    """A pyarrow RecordBatch, Table, Array or ChunkedArray over the same memory; or a type, field or schema."""
     pa = library("pyarrow")
+    if isinstance(data, at.DataType):
+        return pa.field(at.Field("", data)).type
+    if isinstance(data, at.Described):
+        return pa.field(data) if isinstance(data, at.Field) else pa.schema(data)
     if isinstance(data, RecordBatch):
         return pa.record_batch(data)
     if hasattr(data, "chunks"):

@@ -6,8 +6,9 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 
 import arrowipc
-from arrowipc.arguments import check_choice, check_integer, like
+from arrowipc.arguments import check_choice, check_integer
 from arrowipc.errors import UsageError
+from arrowipc.options import unexpected
 from arrowipc.spark.types import TypeOptions
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ class _Keywords:
         for name in given:
             if name not in known:
                 own = [each for each in signature(function).parameters if each != "options"]
-                meant = like(name, [*own, *known])
-                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}: {meant}")
+                raise unexpected(function.__name__, name, [*own, *known])
         return cls(**given)
 
 
