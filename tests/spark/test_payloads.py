@@ -20,12 +20,14 @@ from pyspark.sql import DataFrame, SparkSession, types as st
 import arrowipc
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark import (
+    create,
     decode_payload_batches,
     decode_payloads,
     encode_payload_batches,
     encode_payloads,
     from_arrow,
     from_arrow_udf,
+    session,
     to_arrow,
     to_arrow_udf,
     to_spark_schema,
@@ -100,6 +102,27 @@ def test_broken_payloads(broken: bytes) -> None:
     assert [row["host"] for row in rows(*found)] == ["host0"] * 3 + ["host2"] * 3
 
 
+def test_columns_are_chosen_as_in_the_core() -> None:
+    column = table(stream(small(0)))
+    for columns in ("size", ["size"], 2, [-1]):
+        assert flat(column, columns=columns, schema=small(0).schema) == [{"size": each} for each in (None, 1, 2)]
+
+
+def test_payloads_are_compared_with_their_checksums() -> None:
+    written = encode_payload_batches([pa.record_batch({"x": [7]})], rows_per_payload=1, checksum=True)
+    (cell,) = [row["payload"] for row in rows(*written)]
+    at = cell.index((7).to_bytes(8, "little"))
+    changed = cell[:at] + b"\x08" + cell[at + 1 :]
+    schema = to_spark_schema(pa.schema({"x": pa.int64()}))
+    assert flat(table(changed), schema=schema) == [{"x": 8}]
+    assert flat(table(cell, changed), schema=schema, verify=True, on_error="skip") == [{"x": 7}]
+    with pytest.raises(ArrowIpcError, match="checksum"):
+        flat(table(cell, changed), schema=schema, verify=True)
+    with pytest.raises(ArrowIpcError, match="checksum"):
+        flat(table(stream(small(0))), verify=True)
+    assert len(flat(table(stream(small(0))), verify=None)) == 3
+
+
 def test_a_payload_broken_in_its_second_batch_leaves_nothing() -> None:
     torn = stream(small(1), small(2))[:-80]
     assert flat(table(torn, stream(small(3))), on_error="skip") == rows(small(3))
@@ -128,6 +151,9 @@ def test_arguments_that_are_wrong() -> None:
         ("rows_per_batch", 0, "rows_per_batch must be an integer from 1"),
         ("schema", "id bigint", "on the driver only"),
         ("columns", [], "no column is wanted"),
+        ("columns", [3], r"there is no column 3, the payloads have 3: \['id', 'word', 'size'\]"),
+        ("columns", 1.5, "columns must be a sequence"),
+        ("verify", "yes", "verify must be True or False"),
         ("error_column", "why", "error_column needs"),
     ):
         with pytest.raises(UsageError, match=text):
@@ -147,6 +173,13 @@ def test_arguments_that_are_wrong() -> None:
             said = rf"^{function.__name__}\(\) got an unexpected keyword argument '{name}': did you mean '"
             with pytest.raises(TypeError, match=said):
                 function(*([None] * sum(each.kind is not each.VAR_KEYWORD for each in needed)), **{name: 1})
+    for call, words in (
+        (lambda: session(app_name="x"), r"session\(\) .*'app_name': settings="),
+        (lambda: create(None, {}, nanoseconds="long"), r"create\(\) .*'nanoseconds': options="),
+        (lambda: encode_payloads(None, by="x"), r"encode_payloads\(\) .*'by': group_by="),
+    ):
+        with pytest.raises(TypeError, match=words):
+            call()  # type: ignore[no-untyped-call]
     with pytest.raises(TypeError, match=r"decode_payload_batches\(\) .*'xyz': there are .*, column, .*on_error"):
         decode(table(), xyz=1)
     with pytest.raises(UsageError, match="has no column 'nix'"):

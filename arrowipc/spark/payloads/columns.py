@@ -142,7 +142,7 @@ def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Col
         One array of structs: its elements become the rows of the payload. One struct, or several columns: a payload
         of one row, with a large overhead (300 bytes, and 150 per column); see :func:`encode_payloads`.
     **options
-        Those of :class:`CodecOptions`: `with_schema`, `compression`, `compression_level`, `engine`.
+        Those of :class:`CodecOptions`: `with_schema`, `compression`, `compression_level`, `checksum`, `engine`.
 
     Returns
     -------

@@ -175,10 +175,16 @@ def _decoded(batches: Iterable[pa.RecordBatch], wanted: Wanted, options: DecodeO
         yield from decoder.decode(batch)
 
 
-def narrowed(schema: st.StructType, columns: Sequence[str]) -> st.StructType:
-    """Return the columns of these names in this order; ``a.b`` is field b of struct a, unless a column is named so."""
+def narrowed(schema: st.StructType, columns: Any) -> st.StructType:
+    """Return the columns of these names, or indices, in this order.
+
+    ``a.b`` is field b of struct a, unless a column is named so.
+    """
     order: dict[str, list[str] | None] = {}
-    for name in columns:
+    for each in columns:
+        if isinstance(each, int) and not -len(schema) <= each < len(schema):
+            raise UsageError(f"columns: there is no column {each}, the payloads have {len(schema)}: {schema.names}")
+        name = schema.names[each] if isinstance(each, int) else each
         head, _, rest = (name, "", "") if name in schema.names else name.partition(".")
         head = schema.names[find_name(head, schema.names, "the schema of the payloads")]
         inner = order.setdefault(head, [])
