@@ -238,7 +238,7 @@ def __getattr__(name: str) -> "Any":
     if not isinstance(value, type) and name not in _PER_MESSAGE:
         from arrowipc.options import with_advice
 
-        value = globals().setdefault(name, with_advice(value))  # another thread may have been faster
+        value = with_advice(value)
         setattr(modules[value.__module__], name, value)  # where pickles look for it
     globals()[name] = value
     return value

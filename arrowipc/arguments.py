@@ -326,6 +326,7 @@ _INSTEAD = {
     "from_polars": "arrowipc.table(frame)",
     **dict.fromkeys(("head", "tail"), "[:n] and [-n:]"),
     "height": "num_rows",
+    "index": "index(value) of a column, get_field_index(name) of a schema",
     "insert_column": "add_column(i, name, values)",
     "is_nullable": "nullable",
     **dict.fromkeys(("is_in", "isin"), 'filter([(name, "in", values)]) of a batch or table'),

@@ -244,7 +244,7 @@ class Field(Described, Hints):
             from arrowipc.types import as_type
 
             # A type of another library; an extension type becomes its storage type, and metadata of the field.
-            found = Field("", as_type(type)) if isinstance(type, str) else own(type, Field)
+            found = own(type, Field) if hasattr(type, "__arrow_c_schema__") else Field("", as_type(type))
             if not isinstance(found, Field) or found.name:
                 raise UsageError(f"Field {name!r}: type must be a DataType or its name, found {described(type)}")
             type = found.type

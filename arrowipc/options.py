@@ -77,7 +77,7 @@ _INSTEAD = {
     **dict.fromkeys(("filesystem", "fs"), "URLs such as s3://... and file objects of any file system are sources"),
     **dict.fromkeys(("memory_pool", "pool"), "arrowipc has no memory pools"),
     **dict.fromkeys(("n_rows", "nrows", "limit"), "read the batches one by one, or take head(n) of what was read"),
-    **dict.fromkeys(("mode", "overwrite"), "append=True continues what is at a path; else it is replaced"),
+    **dict.fromkeys(("mode", "overwrite"), "open(path) reads; new_file(path) replaces, with append=True it continues"),
     **dict.fromkeys(("num_workers", "pin_memory", "prefetch_factor"), _LOADER),
     **dict.fromkeys(
         ("partition_by", "partition_cols", "partitioning"),
@@ -129,6 +129,9 @@ def unexpected(owner: str, name: str, known: Iterable[str]) -> TypeError:
     return TypeError(f"{owner + '() ' if owner else ''}got an unexpected keyword argument {name!r}: {advice}")
 
 
+_ADVISED: dict[Any, Any] = {}
+
+
 def with_advice(function: F) -> F:
     """Decorate a function that names all its keywords: its errors for others say what to use instead.
 
@@ -155,7 +158,7 @@ def with_advice(function: F) -> F:
         if hasattr(function, name):
             setattr(call, name, getattr(function, name))
     call.__wrapped__ = function  # type: ignore[attr-defined]
-    return call  # type: ignore[return-value]
+    return _ADVISED.setdefault(function, call)  # type: ignore[no-any-return]  # one object, whichever thread is first: pickles compare it
 
 
 class Options:

@@ -598,7 +598,10 @@ def as_type(value: TypeLike) -> DataType:
         found = own(value, DataType)
         if isinstance(found, DataType):
             return found
-        raise UsageError(f"expected a DataType or its name, found {described(value)}")
+        hint = _factory_like(getattr(value, "__name__", "")).partition(";")[
+            0
+        ]  # a class, or a factory that nobody called
+        raise UsageError(f"expected a DataType or its name, found {described(value)}{hint}")
     if not _ALIASES:
         _ALIASES.update(_type_names())
     if value not in _ALIASES:
@@ -609,7 +612,8 @@ def as_type(value: TypeLike) -> DataType:
 def _factory_like(name: str) -> str:
     """Return the end of the error message about a name that is not that of a type: how to make such a type."""
     word = name[: next((i for i, letter in enumerate(name) if not (letter.isalnum() or letter == "_")), None)]
-    found = [each for each in (word, f"{word}_", _SHORT.get(word, "")) if each in __all__]
+    words = [each for word in (word, word.lower()) for each in (word, f"{word}_", _SHORT.get(word, ""))]
+    found = [each for each in words if each in __all__ and each[:1].islower()]
     return f": types.{found[0]}(...) makes it" if found else "; types with parameters need their factory"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import Hints, check_flag
+from arrowipc.arguments import Hints, check_flag, integer_of
 from arrowipc.errors import UsageError
 from arrowipc.options import with_advice
 
@@ -287,11 +287,13 @@ class Tabular(_Rows):
     @with_advice
     def head(self, n: int = 5) -> Self:
         """Return the first `n` rows; with a negative `n`, all but the last ones."""
+        n = integer_of("head: n", n)
         return self.slice(0, n if n >= 0 else max(self.num_rows + n, 0))
 
     @with_advice
     def tail(self, n: int = 5) -> Self:
         """Return the last `n` rows; with a negative `n`, all but the first ones."""
+        n = integer_of("tail: n", n)
         return self.slice(max(self.num_rows - n, 0) if n >= 0 else -n)
 
     def to_pydict(
@@ -348,10 +350,10 @@ class Tabular(_Rows):
         Parameters
         ----------
         **options
-            Of pyarrow's ``to_pandas``, such as ``types_mapper=pandas.ArrowDtype``; all but ``ignore_metadata`` need
-            pyarrow. Without options the dtypes are those that pyarrow chooses; integers with nulls are float64, or
-            ``Int64`` if that is needed for all digits. Index, names and dtypes are those that pandas noted in the
-            schema.
+            Of pyarrow's ``to_pandas``, such as ``types_mapper=pandas.ArrowDtype``, which is called with pyarrow's
+            types; all but ``ignore_metadata`` need pyarrow. Without options the dtypes are those that pyarrow
+            chooses; integers with nulls are float64, or ``Int64`` if that is needed for all digits. Index, names and
+            dtypes are those that pandas noted in the schema.
         """
         from arrowipc.values.to_pandas import to_pandas
 

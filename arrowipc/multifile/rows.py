@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 
-from arrowipc.arguments import Initialized, check_choice, items_of
+from arrowipc.arguments import Initialized, check_choice, described, items_of
 from arrowipc.datatypes import FloatingPoint, Int, LargeList, List
 from arrowipc.errors import UsageError
 from arrowipc.multifile.dataset import Dataset, open_dataset
@@ -62,7 +62,7 @@ class Samples(Initialized):
         names |= dict.fromkeys(("batch", "batch_size", "repeat", "shard", "shuffle", "skip", "split"), _PASSES)
         names |= dict.fromkeys(("collate_fn", "num_workers", "prefetch"), "torch.utils.data.DataLoader takes it")
         names |= dict.fromkeys(("map", "set_format", "with_format", "with_transform"), "transform=... and format=...")
-        names |= dict.fromkeys(("load_state_dict", "state_dict", "to_torch"), "RowStream(source) has it")
+        names |= dict.fromkeys(("load_state_dict", "state_dict"), "RowStream(source) has it")
         names |= {"filter": "RowDataset(open_dataset(path, filter=...))", "features": "schema", "select": "columns=..."}
         epoch = 'load_state_dict({**state_dict(), "epoch": number})'
         return {**super()._instead(), **names, "set_epoch": epoch, "take": "rows[[0, 2]]"}
@@ -175,6 +175,10 @@ class RowDataset(Samples):
         """Schema: of the rows, after projection; its metadata has Hugging Face's description of the features."""
         return self._rows.schema
 
+    def to_torch(self) -> Any:
+        """Return this object, as ``DataLoader(rows.to_torch())`` for type checkers: torch names its own class there."""
+        return self
+
     def here(self) -> Dataset:
         """Return the rows for this process: after a fork, nothing of the parent's is shared (locks, descriptors)."""
         if self._pid != (here := os.getpid()):
@@ -220,6 +224,10 @@ def _absolute(source: Any) -> Any:
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         return path if "://" in path else os.path.abspath(path)
+    if hasattr(source, "__arrow_c_stream__"):
+        raise UsageError(
+            f"source: expected paths, URLs or a Dataset, found {described(source)}: write(data, path) before"
+        )
     return [_absolute(each) for each in items_of("source", source)]
 
 

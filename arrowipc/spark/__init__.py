@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from arrowipc.spark.read.convert import BatchConverter, to_spark_batch
     from arrowipc.spark.read.describe import count_rows, describe
     from arrowipc.spark.sessions import configure, register, session
-    from arrowipc.spark.share import Shared, share
+    from arrowipc.spark.shared import Shared, share
     from arrowipc.spark.source import ArrowIpcDataSource
     from arrowipc.spark.types import TypeOptions, to_spark_schema
 
@@ -72,7 +72,7 @@ _MODULES = {
     "read.convert": ("BatchConverter", "to_spark_batch"),
     "read.describe": ("count_rows", "describe"),
     "sessions": ("configure", "register", "session"),
-    "share": ("Shared", "share"),
+    "shared": ("Shared", "share"),
     "source": ("ArrowIpcDataSource",),
     "types": ("TypeOptions", "to_spark_schema"),
 }
@@ -111,7 +111,7 @@ def __getattr__(name: str) -> Any:
             name=error.name,
         ) from error
     if not isinstance(value, type):
-        value = globals().setdefault(name, with_advice(value))
+        value = with_advice(value)
         setattr(modules[value.__module__], name, value)
     globals()[name] = value
     return value

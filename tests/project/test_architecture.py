@@ -44,7 +44,7 @@ UPWARD_TABLE = {
     # Types and schemas: the PyCapsule method, comparison with those of others and names, children by name, text,
     # to_arrow(), serialize(), empty_table().
     "datatypes": "cdata.export cdata.import_array schemas types values.libraries",
-    "schemas": "cdata.import_array metadata.schema_tables tables values.repr",
+    "schemas": "cdata.import_array metadata.schema_tables tables types values.repr",
     # Messages: pickles and text.
     "decode.framing": "values.pickling values.repr",
     # Tensors: text, pickles and messages.

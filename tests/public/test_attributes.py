@@ -176,6 +176,8 @@ def test_metadata_of_fields_and_schemas():
     assert field.with_type(pa.int16()).type == field.with_type("int16").type == pa.int16()
     assert field.to_arrow().equals(pa.field("x", pa.int8(), metadata={"k": "v"}), check_metadata=True)
     assert ipc.list_("int8").to_arrow() == pa.list_(pa.int8())
+    assert ipc.Schema([("x", "int8")]) == ipc.Schema({"x": "int8"}) == pa.schema([("x", pa.int8())])
+    assert ipc.Schema([]).append(("x", "int8")).set(0, ("y", "int8")).names == ["y"]
     assert not field.remove_metadata().metadata
     assert field.with_metadata({"a": "b"}).metadata == {b"a": b"b"}
     assert not ipc.schema([field], {"k": "v"}).remove_metadata().metadata

@@ -134,6 +134,7 @@ def test_types_are_asked_for_their_parts() -> None:
         ("timestamp[us, tz=UTC]", r"types.timestamp\(...\) makes it"),
         ("decimal(9, 2)", r"types.decimal128\(...\) makes it"),
         ("datetime", r"types.timestamp\(...\) makes it"),
+        ("Int64", r"types.int64\(...\) makes it"),
         ("text", r"types.string\(...\) makes it"),
         ("texts", "types with parameters need their factory"),
     ],
@@ -211,7 +212,12 @@ def test_deepest_type_is_written_and_one_more_is_refused() -> None:
         (lambda: T.dictionary(T.float32(), T.utf8()), "index_type must be an integer type, found float"),
         (lambda: T.Dictionary(T.int8(), "string"), "value_type must be a DataType, found str 'string'"),
         (lambda: T.dictionary(T.int8(), T.dictionary(T.int8(), T.utf8())), "cannot be a dictionary itself"),  # 38
-        (lambda: T.field("a", int), "type must be a DataType or its name, found type"),
+        (lambda: T.field("a", int), r"expected a DataType or its name, found type .*: types.int64\(...\) makes it"),
+        (
+            lambda: T.field("a", T.int8),
+            r"expected a DataType or its name, found function .*: types.int8\(...\) makes it",
+        ),
+        (lambda: T.Field("a", T.field("b", "int8")), "type must be a DataType or its name, found Field"),
         (lambda: T.Field("a", "int9"), "no type is named 'int9'"),
         (lambda: T.field(b"a", T.int8()), "name must be a str, found bytes b'a'"),  # 19
         (lambda: T.field("\ud800", T.int8()), "text that UTF-8 can hold"),

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import os
+import pickle
 import random
 from collections.abc import Iterator
 from inspect import signature
@@ -18,15 +19,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, types as st
 
 import arrowipc
+from arrowipc import spark as spark_names
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark import (
+    collect,
+    count_rows,
     create,
     decode_payload_batches,
     decode_payloads,
+    describe,
     encode_payload_batches,
     encode_payloads,
     from_arrow,
     from_arrow_udf,
+    payload_schema,
+    register,
     session,
     to_arrow,
     to_arrow_udf,
@@ -180,12 +187,48 @@ def test_arguments_that_are_wrong() -> None:
     ):
         with pytest.raises(TypeError, match=words):
             call()  # type: ignore[no-untyped-call]
+    calls = (
+        lambda: decode_payloads({}, "x"),
+        lambda: encode_payloads({}, rows_per_payload=1),
+        lambda: payload_schema({}),
+        lambda: collect({}),
+    )
+    for call in calls:
+        with pytest.raises(UsageError, match=r"expected a data frame of Spark, found dict .*create\(spark, data\)"):
+            call()
+    for call in (
+        lambda: create({}, {}),
+        lambda: register({}),
+        lambda: describe("x", "y"),
+        lambda: count_rows("x", "y"),
+    ):
+        with pytest.raises(UsageError, match="expected a SparkSession, found "):
+            call()
+    with pytest.raises(UsageError, match="settings must be a Mapping, found str 'app'"):
+        session("local", "app")
     with pytest.raises(TypeError, match=r"decode_payload_batches\(\) .*'xyz': there are .*, column, .*on_error"):
         decode(table(), xyz=1)
     with pytest.raises(UsageError, match="has no column 'nix'"):
         list(decode_payload_batches([table()], "nix", SCHEMA))
     with pytest.raises(UsageError, match="'host' has the type string, expected binary"):
         list(decode_payload_batches([table()], "host", SCHEMA))
+
+
+#: `describe` and `count_rows` take the options of `format("arrowipc")`, which are checked with them.
+FUNCTIONS = [
+    name
+    for name in spark_names.__all__
+    if not isinstance(getattr(spark_names, name), type) and name not in ("count_rows", "describe")
+]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_answers_a_keyword_that_it_lacks(name: str) -> None:
+    function = getattr(spark_names, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+    needed = [each for each in signature(function).parameters.values() if each.default is each.empty]
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'zzz': there are "):
+        function(*([{}] * sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in needed)), zzz=1)
 
 
 # What a payload becomes does not depend on its neighbours.

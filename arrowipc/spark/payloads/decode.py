@@ -14,7 +14,7 @@ from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark.payloads import jvm
 from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted, nullable, payload_cells
 from arrowipc.spark.payloads.options import ID_BYTES, DecodeKeywords, DecodeOptions
-from arrowipc.spark.shipping import shipped
+from arrowipc.spark.shipping import check_frame, shipped
 from arrowipc.spark.types import arrow_schema_of, find_name, index_of, to_spark_schema
 from arrowipc.spark.unify import merge_fields
 from arrowipc.types import as_schema
@@ -72,6 +72,7 @@ def decode_payloads(
     from pyspark.sql import functions as F
 
     checked = DecodeOptions.of_call(decode_payloads, options)
+    check_frame(df)
     keep = list(checked.keep)
     for name in (column, *keep):
         find_name(name, df.columns, "the data frame")

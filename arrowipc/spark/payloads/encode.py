@@ -17,6 +17,7 @@ from arrowipc.schemas import Field, Schema
 from arrowipc.spark.payloads.decode import map_in_arrow, quoted
 from arrowipc.spark.payloads.options import EncodeKeywords, EncodeOptions, names_of
 from arrowipc.spark.read.convert import WithSchema
+from arrowipc.spark.shipping import check_frame
 from arrowipc.spark.types import arrow_schema_of, changed, find_name
 from arrowipc.types import as_schema
 
@@ -115,6 +116,7 @@ def payload_schema(
     >>> bare = encode_payloads(df, rows_per_payload=100, with_schema=False)              # doctest: +SKIP
     >>> decode_payloads(bare, "payload", schema=payload_schema(df))                      # doctest: +SKIP
     """
+    check_frame(df)
     large = df.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true"
     schema = arrow_schema_of(df.schema, variants=False)
     if large:
