@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import MARGIN, check_flag, entries_of, like, read_keywords, write_keywords
+from arrowipc.arguments import MARGIN, by_name, check_flag, entries_of, like, read_keywords, write_keywords
 from arrowipc.errors import UsageError
 
 TYPE_CHECKING = False
@@ -62,38 +62,32 @@ if TYPE_CHECKING:
         options: Any
 
 
-_LOADER = "torch.utils.data.DataLoader takes it, and RowStream has batch_size= and shuffle="
-#: Keywords of other libraries -> the text that says what to use here instead; "function.keyword" is of one function.
-_INSTEAD = {
-    **dict.fromkeys(("RowDataset.batch_size", "RowDataset.shuffle"), _LOADER),
-    **dict.fromkeys(
-        ("ascending", "descending", "reverse"), 'the order goes with its column: sort_by([("x", "descending"), "y"])'
-    ),
-    **dict.fromkeys(("na_position", "null_placement", "nulls_last"), 'sort_by([("x", "ascending", "at_start")])'),
-    **dict.fromkeys(
-        ("filter", "filters", "predicate", "where"),
-        "read(source, filter=...) and open_dataset(path, filter=...) take it",
-    ),
-    **dict.fromkeys(("filesystem", "fs"), "URLs such as s3://... and file objects of any file system are sources"),
-    **dict.fromkeys(("memory_pool", "pool"), "arrowipc has no memory pools"),
-    **dict.fromkeys(("n_rows", "nrows", "limit"), "read the batches one by one, or take head(n) of what was read"),
-    **dict.fromkeys(("mode", "overwrite"), "open(path) reads; new_file(path) replaces, with append=True it continues"),
-    **dict.fromkeys(("num_workers", "pin_memory", "prefetch_factor"), _LOADER),
-    **dict.fromkeys(
-        ("partition_by", "partition_cols", "partitioning"),
-        "one file is written; df.write.partitionBy() of Spark makes many",
-    ),
-    **dict.fromkeys(("index", "preserve_index"), "RecordBatch.from_pandas(frame, preserve_index=...) makes rows"),
-    **dict.fromkeys(("extensions", "nanoseconds", "unsupported"), "options={name: value}, for Spark"),
-    "prefix": "arrowipc.spark.decode_payloads(df, column, prefix=...); without Spark, give cells without it",
-    "keep": "repeat(batch, counts) repeats the rows of other columns for those of their payloads",
-    "recursive": "folders are searched to any depth",
-    "batch_size": "batches are those that were written; RowStream(dataset, batch_size=...) makes others",
-    "columns": "open(source, columns=...) and select(columns) choose some",
-    "promote": "schemas are not joined here; open_dataset() and pyarrow.concat_tables() do it",
-    "schema": "the data have one; open_dataset(path, schema=...) and table(data, schema=...) cast to another",
-    **dict.fromkeys(("session.appName", "session.app_name", "session.name"), 'settings={"spark.app.name": ...}'),
-}
+#: What there is here -> the keywords that other libraries have for it; "function.keyword" is that of one function.
+_INSTEAD = by_name(
+    {
+        "arrowipc has no memory pools": "memory_pool pool",
+        "arrowipc.spark.decode_payloads(df, column, prefix=...); without Spark, give cells without it": "prefix",
+        "batches are those that were written; RowStream(dataset, batch_size=...) makes others": "batch_size",
+        "folders are searched to any depth": "recursive",
+        "one file is written; df.write.partitionBy() of Spark makes many": "partition_by partition_cols partitioning",
+        "open(path) reads; new_file(path) replaces, with append=True it continues": "mode overwrite",
+        "open(source, columns=...) and select(columns) choose some": "columns",
+        "options={name: value}, for Spark": "extensions nanoseconds unsupported",
+        "read the batches one by one, or take head(n) of what was read": "limit n_rows nrows",
+        "read(source, filter=...) and open_dataset(path, filter=...) take it": "filter filters predicate where",
+        "RecordBatch.from_pandas(frame, preserve_index=...) makes rows": "index preserve_index",
+        "repeat(batch, counts) repeats the rows of other columns for those of their payloads": "keep",
+        "schemas are not joined here; open_dataset() and pyarrow.concat_tables() do it": "promote",
+        'settings={"spark.app.name": ...}': "session.app_name session.appName session.name",
+        'sort_by([("x", "ascending", "at_start")])': "na_position null_placement nulls_last",
+        "the data have one; open_dataset(path, schema=...) and table(data, schema=...) cast to another": "schema",
+        'the order goes with its column: sort_by([("x", "descending"), "y"])': "ascending descending reverse",
+        "torch.utils.data.DataLoader takes it, and RowStream has batch_size= and shuffle=": (
+            "num_workers pin_memory prefetch_factor RowDataset.batch_size RowDataset.shuffle"
+        ),
+        "URLs such as s3://... and file objects of any file system are sources": "filesystem fs",
+    }
+)
 #: Our keywords -> the names of such keywords in other libraries; of several, the first that a function has is meant.
 _THEIRS = {
     "columns": "names use_columns usecols",
@@ -118,17 +112,18 @@ _THEIRS = {
     "values": "data obj",
     "world_size": "num_replicas num_shards",
 }
-_SYNONYMS = {name: ours.split() for ours, theirs in _THEIRS.items() for name in theirs.split()}
+_SYNONYMS = by_name(_THEIRS)
 
 
 def unexpected(owner: str, name: str, known: Iterable[str]) -> TypeError:
     """Return the error for a keyword that a function does not know; its text says what to use instead."""
     names = [each for each in known if each != "self"]
-    same = [each for each in _SYNONYMS.get(name, ()) if each in names]
+    same = [each for each in _SYNONYMS.get(name, "").split() if each in names]
     advice = f"{same[0]}=..." if same else _INSTEAD.get(f"{owner}.{name}") or _INSTEAD.get(name) or like(name, names)
     return TypeError(f"{owner + '() ' if owner else ''}got an unexpected keyword argument {name!r}: {advice}")
 
 
+#: Function -> its decorated form: one object, whichever thread is first, because pickles compare it.
 _ADVISED: dict[Any, Any] = {}
 
 
@@ -158,7 +153,7 @@ def with_advice(function: F) -> F:
         if hasattr(function, name):
             setattr(call, name, getattr(function, name))
     call.__wrapped__ = function  # type: ignore[attr-defined]
-    return _ADVISED.setdefault(function, call)  # type: ignore[no-any-return]  # one object, whichever thread is first: pickles compare it
+    return _ADVISED.setdefault(function, call)  # type: ignore[no-any-return]
 
 
 class Options:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from _collections_abc import Mapping  # see arguments.py
 
-from arrowipc.arguments import described, items_of, missing
+from arrowipc.arguments import by_name, described, items_of, missing
 from arrowipc.datatypes import (
     PLAIN_TYPES,
     Binary,
@@ -629,7 +629,7 @@ _WORDS = {
     **{"int8": "byte tinyint", "int16": "short smallint", "int64": "bigint int integer long", "null": "none void"},
     **{"float64": "double float", "month_day_nano_interval": "interval", "string": "str text varchar"},
 }
-_SHORT = {word: factory for factory, words in _WORDS.items() for word in words.split()}
+_SHORT = by_name(_WORDS)
 
 
 def _as_field(value: FieldLike, name: str, nullable: bool = True) -> Field:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from arrowipc.arguments import Hints, add_hints, check_flag, check_integer, described, instance_of, metadata_of
+from arrowipc.arguments import Hints, add_hints, by_name, check_flag, check_integer, described, instance_of, metadata_of
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.encode.batch_writer import BatchWriter, Sink, batch_size, check_schema
 from arrowipc.encode.batches import batches_of
@@ -35,17 +35,18 @@ INTERNAL = frozenset(name for name in vars(BatchWriter) if name not in ("close",
 # -- writers -------------------------------------------------------------------------------------------------
 
 
-#: Names in other libraries -> the text that says what writers have instead.
-_INSTEAD = {
-    **dict.fromkeys(
-        ("add", "append", "write_all", "write_dataframe", "write_pandas", "write_record_batch"),
-        "write(data) takes batches, tables, readers, data frames, dicts of columns, and lists of these",
-    ),
-    **dict.fromkeys(("write_row", "writerow", "writerows"), "write([{name: value}]) takes rows"),
-    **dict.fromkeys(("abort", "cancel"), "an exception that leaves the with block abandons the output"),
-    **dict.fromkeys(("end", "finish", "flush"), "close(), and batches are handed to the sink when they are written"),
-    **dict.fromkeys(("num_rows", "tell"), "stats"),
-}
+#: What writers have -> the names that other libraries have for it.
+_INSTEAD = by_name(
+    {
+        "an exception that leaves the with block abandons the output": "abort cancel",
+        "close(), and batches are handed to the sink when they are written": "end finish flush",
+        "stats": "num_rows tell",
+        "write([{name: value}]) takes rows": "write_row writerow writerows",
+        "write(data) takes batches, tables, readers, data frames, dicts of columns, and lists of these": (
+            "add append write_all write_dataframe write_pandas write_record_batch"
+        ),
+    }
+)
 
 
 class _Writer(BatchWriter, Hints):

@@ -30,16 +30,16 @@ __all__ = [
     "open_stream",
 ]
 
-#: Names of blocking functions -> the text that says what an event loop has instead.
-_INSTEAD = {
-    **dict.fromkeys(
-        ("new_stream", "write", "write_stream"), "encode(data) gives the bytes of a stream, piece by piece"
-    ),
-    **dict.fromkeys(("open", "read", "read_all"), "open_file(url) and open_stream(chunks); await reader.read_all()"),
-    **dict.fromkeys(("copy", "open_dataset", "validate"), "asyncio.to_thread calls that of arrowipc"),
-    "connect": "arrowipc.dissociated.connect in asyncio.to_thread",
-    "decode": "open_stream(chunks), or arrowipc.StreamDecoder without a loop",
-}
+#: What there is for an event loop -> names of blocking functions.
+_INSTEAD = arguments.by_name(
+    {
+        "arrowipc.dissociated.connect in asyncio.to_thread": "connect",
+        "asyncio.to_thread calls that of arrowipc": "copy open_dataset validate",
+        "encode(data) gives the bytes of a stream, piece by piece": "new_stream write write_stream",
+        "open_file(url) and open_stream(chunks); await reader.read_all()": "open read read_all",
+        "open_stream(chunks), or arrowipc.StreamDecoder without a loop": "decode",
+    }
+)
 
 
 def __getattr__(name: str) -> object:

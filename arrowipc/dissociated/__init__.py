@@ -26,14 +26,9 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> "Any":
     home = _HOMES.get(name)
     if home is None:
-        from arrowipc.arguments import missing
+        from arrowipc.arguments import by_name, missing
 
-        instead = {
-            "serve": "Server(streams)",
-            "read": "connect(uri)",
-            "open": "connect(uri)",
-            "listen": "Server(streams)",
-        }
+        instead = by_name({"Server(streams)": "listen serve", "connect(uri)": "open read"})
         raise missing(f"module {__name__!r}", name, modules[__name__], instead)
     value = getattr(import_module(home), name)
     globals()[name] = value

@@ -99,8 +99,8 @@ class Dataset(Initialized):
     @classmethod
     def _instead(cls) -> dict[str, str]:
         more = {"paths": "files", "scan": "arrowipc.scan_polars(dataset)", "where": "filter(conditions)"}
-        passes = "RowStream(dataset, batch_size=..., shuffle=...)"
-        return {**super()._instead(), **instead_of_rows(), **more, **dict.fromkeys(("batch", "shuffle"), passes)}
+        more |= dict.fromkeys(("batch", "shuffle"), "RowStream(dataset, batch_size=..., shuffle=...)")
+        return {**super()._instead(), **instead_of_rows(), **more}
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 
-from arrowipc.arguments import Initialized, check_choice, described, items_of
+from arrowipc.arguments import Initialized, by_name, check_choice, described, items_of
 from arrowipc.datatypes import FloatingPoint, Int, LargeList, List
 from arrowipc.errors import UsageError
 from arrowipc.multifile.dataset import Dataset, open_dataset
@@ -48,7 +48,22 @@ class ArrayRow(dict[str, "Any"]):
     __slots__ = ()
 
 
-_PASSES = "RowStream(source, batch_size=..., shuffle=..., rank=..., world_size=...)"
+#: What data sets for loaders have -> the names that other libraries have for it.
+_INSTEAD = by_name(
+    {
+        'load_state_dict({**state_dict(), "epoch": number})': "set_epoch",
+        "rows[[0, 2]]": "take",
+        "schema": "features",
+        "RowDataset(open_dataset(path, filter=...))": "filter",
+        "RowStream(source, batch_size=..., shuffle=..., rank=...) has it": (
+            "batch batch_size load_state_dict repeat shard shuffle skip split state_dict"
+        ),
+        "schema.names": "column_names columns names",
+        "select(columns) of a Dataset, columns=...": "select",
+        "torch.utils.data.DataLoader takes it": "collate_fn num_workers prefetch",
+        "transform=... and format=...": "map set_format with_format with_transform",
+    }
+)
 
 
 class Samples(Initialized):
@@ -58,14 +73,7 @@ class Samples(Initialized):
 
     @classmethod
     def _instead(cls) -> dict[str, str]:
-        names = dict.fromkeys(("column_names", "columns", "names"), "schema.names")
-        names |= dict.fromkeys(("batch", "batch_size", "repeat", "shard", "shuffle", "skip", "split"), _PASSES)
-        names |= dict.fromkeys(("collate_fn", "num_workers", "prefetch"), "torch.utils.data.DataLoader takes it")
-        names |= dict.fromkeys(("map", "set_format", "with_format", "with_transform"), "transform=... and format=...")
-        names |= dict.fromkeys(("load_state_dict", "state_dict"), "RowStream(source) has it")
-        names |= {"filter": "RowDataset(open_dataset(path, filter=...))", "features": "schema", "select": "columns=..."}
-        epoch = 'load_state_dict({**state_dict(), "epoch": number})'
-        return {**super()._instead(), **names, "set_epoch": epoch, "take": "rows[[0, 2]]"}
+        return {**super()._instead(), **_INSTEAD}
 
     _extensions: Extensions
     _format: str

@@ -14,7 +14,7 @@ from importlib import import_module
 from sys import modules
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import missing
+from arrowipc.arguments import by_name, missing
 from arrowipc.errors import missing_package
 from arrowipc.options import with_advice
 
@@ -76,24 +76,24 @@ _MODULES = {
     "source": ("ArrowIpcDataSource",),
     "types": ("TypeOptions", "to_spark_schema"),
 }
-#: Other names for what is here, and names of Spark and pyarrow -> the text that says what to use instead.
-_INSTEAD = {
-    **dict.fromkeys(
-        ("SparkSession", "builder", "get_session"), "session(master) starts one, or finds the one that runs"
-    ),
-    **dict.fromkeys(("broadcast", "parallelize"), "share(data) for tasks, create(spark, data) for rows"),
-    **dict.fromkeys(("count", "num_rows"), "count_rows(spark, path)"),
-    **dict.fromkeys(("createDataFrame", "create_dataframe", "from_pandas", "from_polars"), "create(spark, data)"),
-    **dict.fromkeys(("decode", "decode_payload"), "decode_payloads(df, column), from_arrow(column, schema)"),
-    **dict.fromkeys(("encode", "encode_payload"), "encode_payloads(df, rows_per_payload=...), to_arrow(column)"),
-    **dict.fromkeys(("enable", "install"), "register(spark)"),
-    **dict.fromkeys(("from_spark_schema", "to_arrow_schema"), "payload_schema(df)"),
-    **dict.fromkeys(("infer_schema", "schema_of", "stats"), "describe(spark, path)"),
-    **dict.fromkeys(("jar", "jars", "packages"), "find_jar()"),
-    **dict.fromkeys(("load", "read_arrow"), 'spark.read.format("arrowipc").load(path)'),
-    **dict.fromkeys(("save", "write", "write_arrow"), 'df.write.format("arrowipc").save(path)'),
-    **dict.fromkeys(("toArrow", "toPandas", "to_pandas", "to_polars"), "collect(df) makes a Table, which has it"),
-}
+#: What there is here -> the names that Spark and pyarrow have for it.
+_INSTEAD = by_name(
+    {
+        "collect(df) makes a Table, which has it": "to_pandas to_polars toArrow toPandas",
+        "count_rows(spark, path)": "count num_rows",
+        "create(spark, data)": "create_dataframe createDataFrame from_pandas from_polars",
+        "decode_payloads(df, column), from_arrow(column, schema)": "decode decode_payload",
+        "describe(spark, path)": "infer_schema schema_of stats",
+        'df.write.format("arrowipc").save(path)': "save write write_arrow",
+        "encode_payloads(df, rows_per_payload=...), to_arrow(column)": "encode encode_payload",
+        "find_jar()": "jar jars packages",
+        "payload_schema(df)": "from_spark_schema to_arrow_schema",
+        "register(spark)": "enable install",
+        "session(master) starts one, or finds the one that runs": "builder get_session SparkSession",
+        "share(data) for tasks, create(spark, data) for rows": "broadcast parallelize",
+        'spark.read.format("arrowipc").load(path)': "load read_arrow",
+    }
+)
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 

@@ -14,6 +14,7 @@ from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch, only_column
 from arrowipc.columns.truncate import compact
 from arrowipc.errors import UnsupportedError, UsageError, missing_package, not_installed
+from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +106,7 @@ def from_pandas(frame: Any, options: dict[str, Any]) -> Any:
     instance_of("frame", frame, library("pandas").DataFrame)
     pa = library("pyarrow")
     if options.get("schema") is not None:
-        options = {**options, "schema": pa.schema(options["schema"])}
+        options = {**options, "schema": pa.schema(as_schema(options["schema"]))}
     return pa.Table.from_pandas(frame, **options)
 
 

@@ -177,10 +177,7 @@ def _decoded(batches: Iterable[pa.RecordBatch], wanted: Wanted, options: DecodeO
 
 
 def narrowed(schema: st.StructType, columns: Any) -> st.StructType:
-    """Return the columns of these names, or indices, in this order.
-
-    ``a.b`` is field b of struct a, unless a column is named so.
-    """
+    """Return the columns of these names or numbers, in order; ``a.b`` is field b of a, unless a column is named so."""
     order: dict[str, list[str] | None] = {}
     for each in columns:
         if isinstance(each, int) and not -len(schema) <= each < len(schema):

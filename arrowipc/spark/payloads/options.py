@@ -142,8 +142,7 @@ class CodecOptions(_Keywords):
     @property
     def codec(self) -> dict[str, Any]:
         """The arguments of the kernel that do not depend on the data."""
-        names = ("with_schema", "compression", "compression_level", "checksum")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("with_schema", "compression", "compression_level", "checksum")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
