@@ -127,37 +127,60 @@ _HOMES = {
     name: f"arrowipc.{home.rstrip(':')}" for home, *names in map(str.split, _PUBLIC.splitlines()[1:]) for name in names
 }
 
+#: Functions that are called for each message: they do without the errors of `with_advice`, which take time.
+_PER_MESSAGE = ("concat_batches", "read_message", "read_record_batch", "release_unused", "repeat")
+
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
-#: Names in other libraries -> the text that says what to use here instead.
+#: What there is here -> the names that other libraries have for it.
 _INSTEAD = {
-    "BufferOutputStream": "a bytearray() is a sink",
-    "Codec": "new_stream and new_file take compression= and compression_level=, or a pyarrow.Codec",
-    "IpcReadOptions": "its options are keyword arguments of open_stream and open_file; pyarrow's goes to options=",
-    "IpcWriteOptions": "its options are keyword arguments of new_stream and new_file; pyarrow's goes to options=",
-    "MetadataVersion": 'Message.version is "V4" or "V5", Message.metadata_version a number',
-    "RecordBatchReader": "anything with __arrow_c_stream__ can be written, our readers have it",
-    "compute": "arrowipc does not compute; pyarrow.compute takes table.to_arrow()",
-    "concat_arrays": "chunked_array(arrays).combine()",
-    "concat": "concat_tables(tables), concat_batches(batches)",
-    "deserialize_pandas": "open_stream(data).read_pandas()",
-    **dict.fromkeys(("dataset", "scan", "scan_ipc"), "open_dataset(path), or scan_polars(path) for a lazy frame"),
-    **dict.fromkeys(("from_arrow", "from_pandas", "from_polars"), "table(data)"),
-    **dict.fromkeys(("from_dict", "from_pydict"), "table({name: values})"),
-    "from_numpy": "array(values), Tensor(values)",
-    "memory_map": "open(path) maps it",
-    "nulls": "array([None] * length, type)",
-    "py_buffer": "bytes are a source",
-    **dict.fromkeys(("load", "read_file", "read_ipc", "read_stream", "read_table"), "read(source) gives a Table"),
-    **dict.fromkeys(
-        ("read_feather", "read_pandas"), "open(source).read_pandas() gives a DataFrame, read(source) a Table"
+    "__version__": "lib_version show_versions version",
+    "a bytearray() is a sink": "BufferOutputStream",
+    "anything with __arrow_c_stream__ can be written, our readers have it": "RecordBatchReader",
+    "array([None] * length, type)": "nulls",
+    "array(values), Tensor(values)": "from_numpy",
+    "arrowipc does not compute; pyarrow.compute takes table.to_arrow()": "compute",
+    "arrowipc has no memory pools": "default_memory_pool set_memory_pool total_allocated_bytes",
+    "arrowipc reads Arrow files and streams; table(data) takes what pyarrow, polars and pandas read": (
+        "csv parquet read_csv read_json read_parquet read_sql scan_parquet write_parquet"
     ),
-    "scalar": "elements are Python values: array([value])[0]",
-    **dict.fromkeys(("dump", "save", "write_feather", "write_file", "write_ipc", "write_table"), "write(data, path)"),
-    **dict.fromkeys(
-        ("serialize_pandas", "write_stream"), "new_stream(sink) gives a writer, which writes data frames too"
-    ),
+    "ArrowIpcError is the base of all errors": "ArrowError ArrowException ArrowInvalid exceptions",
+    "bytes are a source": "py_buffer",
+    "chunked_array(arrays).combine()": "concat_arrays",
+    "concat_tables(tables), concat_batches(batches)": "concat",
+    "decode_payloads(cells); read(data) for one": "decode decode_payload",
+    "dissociated.from_flight(info, client)": "flight",
+    "elements are Python values: array([value])[0]": "scalar",
+    "encode_payloads(batch, rows_per_payload=...)": "encode encode_payload",
+    'filters are lists: [("x", ">", 1), ("y", "in", ["a"])]': "col expr lit",
+    "its options are keyword arguments of new_stream and new_file; pyarrow's goes to options=": "IpcWriteOptions",
+    "its options are keyword arguments of open_stream and open_file; pyarrow's goes to options=": "IpcReadOptions",
+    'Message.version is "V4" or "V5", Message.metadata_version a number': "MetadataVersion",
+    "compression=... of new_stream and new_file, also a pyarrow.Codec": "Codec codecs Compression compression",
+    "new_stream(sink) gives a writer, which writes data frames too": "serialize_pandas write_stream",
+    "new_stream(sink), new_file(sink)": "FileWriter RecordBatchWriter StreamWriter Writer writer",
+    "open(path) maps it": "memory_map",
+    "open(source)": "FileReader open_ipc Reader reader StreamReader",
+    "open(source).count_rows(), read(source).head(n)": "count head num_rows tail",
+    "open(source).read_pandas() gives a DataFrame, read(source) a Table": "read_feather read_pandas",
+    "open, open_stream, new_file, new_stream, read and write are here": "feather ipc",
+    "open_dataset(path), or scan_polars(path) for a lazy frame": "dataset scan scan_ipc",
+    "open_dataset(paths).schema": "unify_schemas",
+    "open_stream(data).read_pandas()": "deserialize_pandas",
+    "paths, bytes and file objects are sources and sinks": "Buffer BufferReader NativeFile OSFile PythonFile",
+    "read(data)": "deserialize loads",
+    "read(source) gives a Table": "load read_all read_batches read_file read_ipc read_stream read_table",
+    "read_schema(source)": "read_metadata",
+    "recover(source)": "fix repair",
+    "table(data)": "from_arrow from_pandas from_polars",
+    "table(data), array(values); to_polars() and to_pandas() of them": "DataFrame LazyFrame Series",
+    "table(data).schema, array(values).type": "from_numpy_dtype infer_schema infer_type",
+    "table(rows)": "from_dicts from_pylist from_records from_rows",
+    "table({name: values})": "from_dict from_pydict",
+    "URLs such as s3://bucket/key are sources and sinks": "filesystem fs s3",
+    "write(data, path)": "dump save write_feather write_file write_ipc write_table",
+    "write(data, sink := bytearray())": "dumps serialize",
 }
 
 
@@ -176,12 +199,12 @@ def __getattr__(name: str) -> "Any":
     home = _HOMES.get(name)
     if home is None:
         from arrowipc import types
-        from arrowipc.arguments import missing
+        from arrowipc.arguments import by_name, missing
 
         if name in types.__all__:  # also reached here, as in pyarrow; `dir` lists them in `types` only
             return getattr(types, name)
 
-        raise missing("module 'arrowipc'", name, modules[__name__], _INSTEAD)
+        raise missing("module 'arrowipc'", name, modules[__name__], {**types.factories(name), **by_name(_INSTEAD)})
     try:
         value = getattr(_module(home), name)
     except ImportError as error:
@@ -189,6 +212,11 @@ def __getattr__(name: str) -> "Any":
 
         raise not_installed(error) from None
     _unquote(value)
+    if not isinstance(value, type) and name not in _PER_MESSAGE:
+        from arrowipc.options import with_advice
+
+        value = with_advice(value)
+        setattr(modules[value.__module__], name, value)  # where pickles look for it
     globals()[name] = value
     return value
 

@@ -272,64 +272,98 @@ def checked_names(names: Iterable[str] | None, ndim: int) -> tuple[str, ...] | N
     return checked if any(checked) else None
 
 
-#: Attribute names in other libraries -> the text that says what to use here instead.
-_INSTEAD = {
-    **dict.fromkeys(
-        (
-            *("aggregate", "argsort", "describe", "diff", "group_by", "groupby", "groups"),
-            *("join", "join_asof", "max", "mean", "merge", "min", "pivot", "quantile", "query"),
-            *("std", "sum", "var", "with_columns"),
+def by_name(there_is: Mapping[str, str]) -> dict[str, str]:
+    """Turn a table of texts, each with names for which it is the advice, into a dict: name -> text."""
+    return {name: text for text, names in there_is.items() for name in names.split()}
+
+
+#: What there is here -> the names of attributes that other libraries have for it.
+_INSTEAD = by_name(
+    {
+        "[0] and [-1] of a column, head(1) and tail(1) of rows": "first last",
+        "[:n] and [-n:]": "head tail",
+        "add_column(i, name, values)": "insert_column",
+        "append(field) of a schema, append_column(name, values) of rows": "add add_field",
+        "append_column(name, values)": "with_column",
+        "array(numpy.from_dlpack(tensor))": "from_dlpack",
+        "array(series), and RecordBatch.from_pandas(frame).schema": "from_pandas",
+        "array(values, types.run_end_encoded(...))": "run_end_encode",
+        'array["member"]': "struct",
+        "arrowipc does not compute; to_arrow(), to_polars() and to_pandas() hand the data over to libraries that do": (
+            "agg aggregate apply argsort assign describe diff dt explode group_by groupby groups join join_asof "
+            "map max mean melt merge min pipe pivot quantile query std str sum transpose unpivot var with_columns "
+            "with_row_index"
         ),
-        "arrowipc does not compute; to_arrow(), to_polars() and to_pandas() hand the data over to libraries that do",
-    ),
-    "as_py": "elements are Python values: array[i]",
-    "astype": "cast(type)",
-    **dict.fromkeys(("copy_to", "device_type", "is_cpu"), "the memory is that of the CPU"),
-    "data": "chunks",
-    **dict.fromkeys(("dtype", "dtypes"), "type, and of rows schema.types"),
-    **dict.fromkeys(("drop_duplicates", "n_unique", "nunique"), "unique() of a column, to_polars() and to_pandas()"),
-    "dropna": "drop_null()",
-    "fillna": "fill_null(value)",
-    "get_column": "column(name)",
-    "from_polars": "arrowipc.table(frame)",
-    "height": "num_rows",
-    **dict.fromkeys(("is_in", "isin"), 'filter([(name, "in", values)]) of a batch or table'),
-    **dict.fromkeys(("isna", "isnull"), "is_null()"),
-    **dict.fromkeys(("iterrows", "itertuples", "rows"), "iter_rows()"),
-    **dict.fromkeys(("iloc", "loc"), "take(numbers), slice(offset, length), filter(condition)"),
-    "limit": "head(n)",
-    "n_chunks": "num_chunks",
-    **dict.fromkeys(("notna", "notnull"), "is_valid()"),
-    "rechunk": "combine()",
-    "run_end_encode": "array(values, types.run_end_encoded(...))",
-    "sample": "take(numbers)",
-    **dict.fromkeys(("sort", "sort_values"), "sort_by(columns) of a batch or table"),
-    "to_dict": "to_pydict()",
-    **dict.fromkeys(("to_dicts", "to_list", "tolist"), "to_pylist()"),
-    **dict.fromkeys(("to_feather", "write_feather", "write_ipc"), "arrowipc.write(data, path)"),
-    **dict.fromkeys(("to_parquet", "write_parquet"), "to_polars().write_parquet(path)"),
-    "to_pyarrow": "to_arrow()",
-    **dict.fromkeys(("to_torch", "torch"), "torch.from_dlpack(array), of one chunk without nulls"),
-    "width": "num_columns",
-    "with_column": "append_column(name, values)",
-    "format": "to_string()",
-    "from_dlpack": "array(numpy.from_dlpack(tensor))",
-    "from_pandas": "array(series), and RecordBatch.from_pandas(frame).schema",
-    "get_fragments": "files",
-    "length": "len()",
-    "statistics": "compute_statistics(batch)",
-    **dict.fromkeys(
-        ("serialize", "to_bytes"),
-        "write(data, io.BytesIO()) makes a file, new_stream(sink) a stream; a batch has serialize()",
-    ),
-    "scanner": "select(columns), filter(condition), to_batches()",
-    "to_table": "read_all(), after select(columns) and filter(condition)",
-    "to_tensor": "Tensor(array.to_numpy())",
-    "unify_dictionaries": "combine(), and new_stream(sink, unify_dictionaries=True)",
-    **dict.fromkeys(("false_count", "true_count"), "value_counts()"),
-    **dict.fromkeys(("child", "items", "keys", "run_ends", "type_codes"), "children, and buffers()"),
-    "view": "RecordBatch.from_buffers(schema, length, nodes, array.buffers())",
-}
+        "arrowipc.table(frame)": "from_polars",
+        "arrowipc.write(data, path)": "save to_feather write write_feather write_ipc",
+        "cast(type)": "astype",
+        "children, and buffers()": "child fields items keys run_ends type_codes",
+        "chunks": "data",
+        "chunks[i] of a column has it": "buffers children dictionary indices offsets value_lengths",
+        "column(name)": "col get get_column",
+        "column_names": "names",
+        "combine()": "rechunk",
+        "combine(), and new_stream(sink, unify_dictionaries=True)": "unify_dictionaries",
+        "compute_statistics(batch)": "statistics",
+        "concat_tables(tables) of rows, chunked_array(arrays) of elements, append_column(name, values)": (
+            "append concat extend hstack union vstack"
+        ),
+        "drop_null()": "drop_nulls dropna",
+        "elements are Python values: array[i]": "as_py item",
+        "field.name": "name",
+        "files": "get_fragments",
+        "fill_null(value) of a column": "fill_null fillna",
+        'filter([(name, ">", value)])': "where",
+        'filter([(name, "in", values)]) of a batch or table': "is_in isin",
+        "flatten()": "unnest",
+        "from_pydict(mapping)": "from_dict",
+        "from_pylist(rows)": "from_dicts from_rows",
+        "head(n)": "limit",
+        "index(value) of a column, get_field_index(name) of a schema": "index",
+        "is_null()": "isna isnull",
+        "is_valid()": "notna notnull",
+        "iter_rows()": "iterrows itertuples row rows",
+        "len()": "length",
+        "len() is 0": "empty is_empty",
+        "len(), and num_rows of a batch or table": "count len nrows row_count size",
+        "names": "column_names columns",
+        "nbytes": "estimated_size memory_usage",
+        "nothing changes an object, so that it can be shared": "clone copy",
+        "nullable": "is_nullable",
+        "num_chunks": "n_chunks",
+        "num_columns": "width",
+        "num_rows": "height",
+        "print() shows it, and its schema": "glimpse info printSchema show",
+        "read_all(), after select(columns) and filter(condition)": "to_table",
+        "RecordBatch.from_buffers(schema, length, nodes, array.buffers())": "view",
+        "remove(i) of a schema": "drop",
+        "rename({old: new}) of rows, with_name(name) of a field": "alias rename rename_column rename_columns",
+        "schema": "collect_schema",
+        "schema.metadata, and field.metadata of a column": "metadata",
+        "select(columns), filter(condition), to_batches()": "scanner",
+        "sort_by(columns) of a batch or table": "order_by sort sort_by sort_values",
+        "take(numbers)": "sample",
+        "take(numbers), slice(offset, length), filter(condition)": "iloc loc",
+        "Tensor(array.to_numpy())": "to_tensor",
+        "the memory is that of the CPU": "copy_to device_type is_cpu",
+        "the rows are in memory already": "collect compute lazy load",
+        "to_arrow()": "to_pyarrow",
+        "to_arrow(), to_pandas()": "toArrow toPandas",
+        "to_batches(max_chunksize)": "iter_slices",
+        "to_numpy() of a column, numpy.asarray(rows)": "T to_numpy values",
+        "to_polars() and to_pandas() write it": "to_csv to_json to_sql write_csv write_json",
+        "to_polars().write_parquet(path)": "to_parquet write_parquet",
+        "to_pydict()": "to_dict",
+        "to_pylist()": "to_dicts to_list tolist",
+        "to_string()": "format",
+        "to_struct_array()": "to_struct",
+        "torch.from_dlpack(array), of one chunk without nulls": "to_torch torch",
+        "type, and of rows schema.types": "data_type dataType dtype dtypes",
+        "unique() of a column, to_polars() and to_pandas()": "distinct drop_duplicates n_unique nunique unique",
+        "value_counts()": "false_count true_count",
+        "write(data, io.BytesIO()), new_stream(sink); a batch has serialize()": "serialize to_bytes",
+    }
+)
 
 
 def missing(owner: str, name: str, thing: object, instead: Mapping[str, str] = _INSTEAD) -> AttributeError:
@@ -342,13 +376,13 @@ def missing(owner: str, name: str, thing: object, instead: Mapping[str, str] = _
 class _Absent:
     """Descriptor for a name that a class lacks: reading it raises an error that says what to use instead."""
 
-    __slots__ = ("_name",)
+    __slots__ = ("_instead", "_name")
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, instead: Mapping[str, str]) -> None:
+        self._name, self._instead = name, instead
 
     def __get__(self, thing: object, kind: type) -> Any:
-        raise missing(kind.__name__, self._name, kind if thing is None else thing)
+        raise missing(kind.__name__, self._name, kind if thing is None else thing, self._instead)
 
 
 def is_filled(thing: object, slot: str) -> bool:
@@ -401,8 +435,13 @@ class Hints(metaclass=_Listing):
         return [name for name in object.__dir__(self) if hasattr(type(self), name) or hasattr(self, name)]
 
 
-for _name in _INSTEAD:
-    setattr(Hints, _name, _Absent(_name))
+def add_hints(cls: type[Hints], instead: Mapping[str, str]) -> None:
+    """Let the errors for names that a class lacks say what to use instead."""
+    for name in instead:
+        setattr(cls, name, _Absent(name, instead))
+
+
+add_hints(Hints, _INSTEAD)
 
 
 #: Beginnings of metadata keys whose values describe the rows or the file: our keys, and polars' numbers of rows.

@@ -22,30 +22,23 @@ from arrowipc.arguments import (
     items_of,
     metadata_of,
 )
-from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, missing_package, printable
-from arrowipc.type_numbers import NUMBERED, WIDTHS
+from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, printable
+from arrowipc.type_numbers import DECIMAL_DIGITS, NUMBERED, TIME_BITS, WIDTHS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any, Literal, Self, SupportsIndex, TypeAlias
+    from typing import Any, Literal, Self, SupportsIndex
 
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.schemas import Schema
-
-    TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
+    from arrowipc.type_numbers import TimeUnit
 
 #: The most levels of nested types, the innermost included, as in ``Limits.depth``; so functions may recurse on types.
 MAX_DEPTH = 64
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-
-#: Bit width of a decimal -> the most digits it holds.
-DECIMAL_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
-
-#: Unit of a time of day -> the only bit width that the format allows for it.
-TIME_BITS: dict[TimeUnit, int] = {"s": 32, "ms": 32, "us": 64, "ns": 64}
 
 #: The message of readers and importers that refuse a column of such integers.
 WIDE_INTEGERS = (
@@ -88,6 +81,12 @@ class Described(Immutable):
 
     def __hash__(self) -> int:
         return hash(self._key(False))
+
+    def to_arrow(self) -> Any:
+        """Return the ``pyarrow.DataType``, ``pyarrow.Field`` or ``pyarrow.Schema`` that is the same."""
+        from arrowipc.values.libraries import to_arrow
+
+        return to_arrow(self)
 
     def __arrow_c_schema__(self) -> object:
         """Export as an ``arrow_schema`` PyCapsule."""
@@ -181,9 +180,7 @@ class DataType(Described):
     def to_pandas_dtype(self) -> Any:
         """Return the dtype of pandas, or the class of NumPy, that pyarrow chooses for the type; needs pyarrow."""
         try:
-            return __import__("pyarrow").field(Field("", self)).type.to_pandas_dtype()
-        except ImportError as error:
-            raise missing_package("to_pandas_dtype", "pyarrow") from error
+            return self.to_arrow().to_pandas_dtype()
         except NotImplementedError as error:
             raise UnsupportedError(f"neither pandas nor NumPy has a dtype for {self}") from error
 
@@ -197,9 +194,7 @@ class DataType(Described):
             from arrowipc.types import as_type
 
             other = as_type(other)
-        if not isinstance(other, DataType) or type(self) is not type(other):
-            return False
-        return self._key(check_metadata) == other._key(check_metadata)
+        return isinstance(other, type(self)) and self._key(check_metadata) == other._key(check_metadata)
 
     def _key(self, exact: bool) -> tuple[Any, ...]:
         """Return what equality compares: the class and its parameters, with keys in place of the children."""
@@ -219,7 +214,7 @@ class Field(Described, Hints):
     ----------
     name : str
         Any text, also empty. Two fields of one schema may share a name.
-    type : DataType, or a type of another library (``__arrow_c_schema__``)
+    type : DataType or its name, or a type of another library (``__arrow_c_schema__``)
     nullable : bool, default True
     metadata : mapping or pairs of str or bytes
         Kept as a :class:`arrowipc.KeyValueMetadata`.
@@ -246,10 +241,12 @@ class Field(Described, Hints):
 
     def __new__(cls, name: str, type: Any, nullable: bool = True, metadata: MetadataLike = ()) -> Self:
         if not isinstance(type, DataType):
+            from arrowipc.types import as_type
+
             # A type of another library; an extension type becomes its storage type, and metadata of the field.
-            found = own(type, Field)
+            found = own(type, Field) if hasattr(type, "__arrow_c_schema__") else Field("", as_type(type))
             if not isinstance(found, Field) or found.name:
-                raise UsageError(f"Field {name!r}: type must be a DataType, found {described(type)}")
+                raise UsageError(f"Field {name!r}: type must be a DataType or its name, found {described(type)}")
             type = found.type
             metadata = metadata_of(metadata) if metadata else found.metadata
         self = object.__new__(cls)
@@ -750,10 +747,7 @@ class Union(_Nested):
     type_codes: tuple[int, ...]
 
     def __new__(
-        cls,
-        mode: Literal["sparse", "dense"],
-        fields: Iterable[Field],
-        type_codes: Iterable[int] | None = None,
+        cls, mode: Literal["sparse", "dense"], fields: Iterable[Field], type_codes: Iterable[int] | None = None
     ) -> Self:
         checked = _checked("Union", fields)
         codes = tuple(range(len(checked)) if type_codes is None else items_of("Union: type_codes", type_codes))

@@ -6,11 +6,20 @@ import os
 from _thread import RLock
 
 from arrowipc._core import Source
-from arrowipc.arguments import Initialized, check_flag, check_integer, columns_of, integer_of, is_filled, items_of
+from arrowipc.arguments import (
+    Initialized,
+    by_name,
+    check_flag,
+    check_integer,
+    columns_of,
+    integer_of,
+    is_filled,
+    items_of,
+)
 from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
 from arrowipc.decode.stream_decoder import StreamDecoder, new_without_init, stream_of
 from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
-from arrowipc.options import ReadOptions, read_options, with_keywords
+from arrowipc.options import ReadOptions, read_options, with_advice, with_keywords
 from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, room_for
 from arrowipc.sources.source import apart, can_seek, locate_source, open_source, pump, spooled
 
@@ -42,22 +51,29 @@ if TYPE_CHECKING:
 MOST_PARTS = 4
 
 
-#: Attribute names in other libraries -> what to use with our readers and data sets; names of tables are added below.
-_INSTEAD = {
-    **dict.fromkeys(("collect", "read", "scanner", "to_table"), "read_all()"),
-    **dict.fromkeys(("iter_batches", "to_batches"), "for batch in reader"),
-    **dict.fromkeys(("num_batches", "num_row_groups"), "num_record_batches"),
-    "num_rows": "count_rows(), or read_all().num_rows",
-    **dict.fromkeys(("to_dataframe", "to_pandas"), "read_pandas(), or read_all().to_pandas()"),
-    **dict.fromkeys(("dtypes", "names"), "schema.types and schema.names"),
-    "column_names": "schema.names",
-    "filter": "read(source, filter=...), or read_all().filter",
-    "iter_rows": "iter_rows() of each batch",
-    "select": "open(source, columns=...), or read_all().select",
-    "head": "slice(0, n) where rows have numbers, or read_all().head",
-    "tail": "take(range(-n, 0)) where rows have numbers, or read_all().tail",
-    "to_reader": "it is a reader: pyarrow.RecordBatchReader.from_stream(reader)",
-}
+#: What readers and data sets have -> the names that other libraries have for it; names of tables are added below.
+_INSTEAD = by_name(
+    {
+        "count_rows(), or read_all().num_rows": "num_rows",
+        "for batch in reader": "iter_batches to_batches",
+        "get_batch(i) of a file, read_next_batch() of a stream, and next(iter(reader)) of all": (
+            "fetch get_batch get_record_batch next read_batch read_next_batch read_row_group"
+        ),
+        "it is a reader: pyarrow.RecordBatchReader.from_stream(reader)": "to_reader",
+        "iter_rows() of each batch": "iter_rows",
+        "num_record_batches": "num_batches num_row_groups",
+        "open(source, columns=...), or read_all().select": "select",
+        "read(source, filter=...), or read_all().filter": "filter",
+        "read_all()": "collect read read_table scanner to_table",
+        "read_pandas(), or read_all().to_pandas()": "to_dataframe to_pandas",
+        "schema.metadata; a file reader has that of the file": "metadata",
+        "schema.names": "column_names",
+        "schema.types and schema.names": "dtypes names",
+        "slice(0, n) where rows have numbers, or read_all().head": "head",
+        "take(range(-n, 0)) where rows have numbers, or read_all().tail": "tail",
+        "that of each batch": "custom_metadata",
+    }
+)
 
 
 def instead_of_rows(read: str = "read_all()") -> dict[str, str]:
@@ -144,6 +160,7 @@ class BatchReader(Closing):
         """Read the remaining batches into a ``pandas.DataFrame``; see :meth:`arrowipc.RecordBatch.to_pandas`."""
         return self.read_all().to_pandas(**options)
 
+    @with_advice
     def read_all(self) -> Table:
         """Read the remaining batches into a `Table`."""
         from arrowipc.tables import Table

@@ -20,7 +20,7 @@ from arrowipc.arguments import (
     metadata_of,
     note,
 )
-from arrowipc.datatypes import Described, Dictionary, Field, own, with_children
+from arrowipc.datatypes import Described, Dictionary, Field, with_children
 from arrowipc.errors import NotFoundError, UsageError, missing_package
 
 TYPE_CHECKING = False
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from arrowipc.arguments import KeyValueMetadata, MetadataLike
     from arrowipc.datatypes import DataType
     from arrowipc.tables import Table
+    from arrowipc.types import FieldsLike
 
 __all__ = ["Field", "Schema"]
 
@@ -42,7 +43,7 @@ class Schema(Described, Hints):
 
     Parameters
     ----------
-    fields : iterable of Field, or of another library's fields
+    fields : iterable of Field, of another library's fields, or of (name, type) pairs; or mapping of names to types
         Names may repeat; such columns can be selected by their index.
     metadata : mapping or pairs of str or bytes
         Kept as a :class:`arrowipc.KeyValueMetadata`.
@@ -90,18 +91,16 @@ class Schema(Described, Hints):
 
     def __new__(
         cls,
-        fields: Iterable[Field],
+        fields: FieldsLike,
         metadata: MetadataLike = (),
         endianness: Literal["little", "big"] = "little",
         features: Iterable[int] = (),
     ) -> Self:
-        checked = tuple([own(field, Field) for field in items_of("Schema: fields", fields)])
-        for position, field in enumerate(checked):
-            if not isinstance(field, Field):
-                raise UsageError(f"Schema: field {position} must be a Field, found {described(field)}")
+        from arrowipc.types import as_fields
+
         return filled(
             cls,
-            checked,
+            as_fields(fields),
             metadata_of(metadata) if metadata else NO_METADATA,
             check_choice("Schema: endianness", endianness, ("little", "big")),
             tuple([check_integer("Schema: feature", each, *INT64) for each in items_of("features", features)]),
@@ -247,12 +246,6 @@ class Schema(Described, Hints):
     def field_by_name(self, name: str) -> Field:
         """Return the field with this name; the same as :meth:`field`, under pyarrow's name."""
         return self.field(name)
-
-    def to_arrow(self) -> Any:
-        """Return a ``pyarrow.Schema``."""
-        from arrowipc.values.libraries import library
-
-        return library("pyarrow").schema(self)
 
     def to_string(self) -> str:
         """Return the same text as ``repr``, which shows the fields and the metadata."""

@@ -1,6 +1,12 @@
-"""Two tables by the first word of a printed type: pyarrow's number of the type, and the bits of a value."""
+"""Numbers of types: pyarrow's number of each, the bits of a value, and the digits that decimals hold."""
 
 from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
+    TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 
 #: The first words of printed types, in the order of pyarrow's numbers: the index of a word is the number.
 _WORDS = """
@@ -19,3 +25,9 @@ WIDTHS = {
     **dict.fromkeys(("date64", "day_time_interval", "double", "duration", "timestamp"), 64),
     "month_day_nano_interval": 128,
 }
+
+#: Bit width of a decimal -> the most digits it holds.
+DECIMAL_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
+
+#: Unit of a time of day -> the only bit width that the format allows for it.
+TIME_BITS: dict[TimeUnit, int] = {"s": 32, "ms": 32, "us": 64, "ns": 64}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from _collections_abc import Mapping  # see arguments.py
 
-from arrowipc.arguments import described, items_of, missing
+from arrowipc.arguments import by_name, described, items_of, missing
 from arrowipc.datatypes import (
     PLAIN_TYPES,
     Binary,
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
     from arrowipc.arguments import MetadataLike
-    from arrowipc.datatypes import TimeUnit
     from arrowipc.intervals import DayTime, MonthDayNano
     from arrowipc.schemas import Schema
+    from arrowipc.type_numbers import TimeUnit
 
     T = TypeVar("T")
 
@@ -223,12 +223,19 @@ if not TYPE_CHECKING:  # with it, type checkers would accept any name
         if name not in ("DayTime", "MonthDayNano"):
             import sys
 
-            others = {each[:-1]: each for each in __all__ if each.endswith("_")}
-            instead = {**_EXTENSIONS, **{word: f"{each}(...)" for word, each in {**_SHORT, **others}.items()}}
-            raise missing(f"module {__name__!r}", name, sys.modules[__name__], instead)
+            raise missing(f"module {__name__!r}", name, sys.modules[__name__], factories(name))
         from arrowipc import intervals  # not at the top, because importing `collections` takes 1.5 ms
 
         return getattr(intervals, name)
+
+
+def factories(name: str) -> dict[str, str]:
+    """Return names of types in other libraries, Python and SQL -> the function that makes each; also `name` itself."""
+    others = {each[:-1]: each for each in __all__ if each.endswith("_")}
+    if (lower := name.lower().removesuffix("type")) in __all__:  # polars' and Spark's classes
+        others[name] = lower
+    others.update({name: _SHORT[lower]} if lower in _SHORT else {})
+    return {**_EXTENSIONS, **{word: f"{each}(...)" for word, each in {**_SHORT, **others}.items()}}
 
 
 def _shared(name: str, made: T, about: str) -> Callable[[], T]:
@@ -446,8 +453,7 @@ def field(
     if type is None and isinstance(found := own(name, Field), Field):
         found = found if nullable is None else found.with_nullable(nullable)
         return found if metadata is None else found.with_metadata(metadata)
-    kind = as_type(type) if isinstance(type, str) else type
-    return Field(name, kind, nullable is None or nullable, metadata)  # type: ignore[arg-type]  # it refuses other names
+    return Field(name, type, nullable is None or nullable, metadata)  # type: ignore[arg-type]  # it refuses other names
 
 
 # -- functions that recognize types --------------------------------------------------------------------------
@@ -592,7 +598,10 @@ def as_type(value: TypeLike) -> DataType:
         found = own(value, DataType)
         if isinstance(found, DataType):
             return found
-        raise UsageError(f"expected a DataType or its name, found {described(value)}")
+        hint = _factory_like(getattr(value, "__name__", "")).partition(";")[
+            0
+        ]  # a class, or a factory that nobody called
+        raise UsageError(f"expected a DataType or its name, found {described(value)}{hint}")
     if not _ALIASES:
         _ALIASES.update(_type_names())
     if value not in _ALIASES:
@@ -603,12 +612,24 @@ def as_type(value: TypeLike) -> DataType:
 def _factory_like(name: str) -> str:
     """Return the end of the error message about a name that is not that of a type: how to make such a type."""
     word = name[: next((i for i, letter in enumerate(name) if not (letter.isalnum() or letter == "_")), None)]
-    found = [each for each in (word, f"{word}_", _SHORT.get(word, "")) if each in __all__]
+    words = [each for word in (word, word.lower()) for each in (word, f"{word}_", _SHORT.get(word, ""))]
+    found = [each for each in words if each in __all__ and each[:1].islower()]
     return f": types.{found[0]}(...) makes it" if found else "; types with parameters need their factory"
 
 
-#: First words of types -> the factory that makes them, if it has another name.
-_SHORT = {"decimal": "decimal128", "fixed_size_binary": "binary", "fixed_size_list": "list_", "date": "date32"}
+#: Factories of types -> words for such types in other libraries, Python and SQL.
+_WORDS = {
+    **{
+        "binary": "bytes fixed_size_binary",
+        "date32": "date",
+        "decimal128": "decimal",
+        "list_": "array fixed_size_list",
+    },
+    **{"dictionary": "categorical category enum", "struct": "dict", "timestamp": "datetime", "time64": "time"},
+    **{"int8": "byte tinyint", "int16": "short smallint", "int64": "bigint int integer long", "null": "none void"},
+    **{"float64": "double float", "month_day_nano_interval": "interval", "string": "str text varchar"},
+}
+_SHORT = by_name(_WORDS)
 
 
 def _as_field(value: FieldLike, name: str, nullable: bool = True) -> Field:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from arrowipc.arguments import check_flag, check_integer, described, instance_of, metadata_of
+from arrowipc.arguments import Hints, add_hints, by_name, check_flag, check_integer, described, instance_of, metadata_of
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.encode.batch_writer import BatchWriter, Sink, batch_size, check_schema
 from arrowipc.encode.batches import batches_of
@@ -35,13 +35,27 @@ INTERNAL = frozenset(name for name in vars(BatchWriter) if name not in ("close",
 # -- writers -------------------------------------------------------------------------------------------------
 
 
-class _Writer(BatchWriter):
+#: What writers have -> the names that other libraries have for it.
+_INSTEAD = by_name(
+    {
+        "an exception that leaves the with block abandons the output": "abort cancel",
+        "close(), and batches are handed to the sink when they are written": "end finish flush",
+        "stats": "num_rows tell",
+        "write([{name: value}]) takes rows": "write_row writerow writerows",
+        "write(data) takes batches, tables, readers, data frames, dicts of columns, and lists of these": (
+            "add append write_all write_dataframe write_pandas write_record_batch"
+        ),
+    }
+)
+
+
+class _Writer(BatchWriter, Hints):
     """Base of both writers: all methods that they share."""
 
     __slots__ = ()
 
     def __dir__(self) -> list[str]:
-        return [name for name in object.__dir__(self) if name.startswith("_") or name not in INTERNAL]
+        return [name for name in Hints.__dir__(self) if name.startswith("_") or name not in INTERNAL]
 
     def _start(
         self,
@@ -149,6 +163,9 @@ class _Writer(BatchWriter):
     def __repr__(self) -> str:
         state = "closed" if self.ended else f"batches written: {self.stats.num_record_batches}"
         return f"<{type(self).__name__}: {state}>" + (f"\n{self.schema}" if self.schema is not None else "")
+
+
+add_hints(_Writer, _INSTEAD)
 
 
 def _limit(name: str, value: int | None) -> int:

@@ -15,6 +15,7 @@ Examples
 [{'x': [1, 2]}, {'x': [3]}]
 """
 
+from arrowipc import arguments
 from arrowipc.aio.files import AsyncFileReader, open_file
 from arrowipc.aio.streams import AsyncStreamReader, open_stream
 from arrowipc.aio.writers import AsyncFileWriter, encode, new_file
@@ -28,3 +29,20 @@ __all__ = [
     "open_file",
     "open_stream",
 ]
+
+#: What there is for an event loop -> names of blocking functions.
+_INSTEAD = arguments.by_name(
+    {
+        "arrowipc.dissociated.connect in asyncio.to_thread": "connect",
+        "asyncio.to_thread calls that of arrowipc": "copy open_dataset validate",
+        "encode(data) gives the bytes of a stream, piece by piece": "new_stream write write_stream",
+        "open_file(url) and open_stream(chunks); await reader.read_all()": "open read read_all",
+        "open_stream(chunks), or arrowipc.StreamDecoder without a loop": "decode",
+    }
+)
+
+
+def __getattr__(name: str) -> object:
+    import sys
+
+    raise arguments.missing(f"module {__name__!r}", name, sys.modules[__name__], _INSTEAD)

@@ -11,6 +11,7 @@ import sys
 from arrowipc import datatypes as types
 from arrowipc.errors import FormatError, UnsupportedError, UsageError, named_column
 from arrowipc.schemas import Schema
+from arrowipc.type_numbers import TIME_BITS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ _PARAMETRIC: dict[str, tuple[int, Callable[[str, list[types.Field], int], types.
     },
     **{
         f"ts{unit[0]}": (0, lambda text, children, flags, unit=unit: types.Timestamp(unit, text))  # type: ignore[misc]
-        for unit in types.TIME_BITS
+        for unit in TIME_BITS
     },
     "d": (0, lambda text, children, flags: _read_decimal(text)),
     "w": (0, lambda text, children, flags: types.FixedSizeBinary(_number(text))),
@@ -109,7 +110,7 @@ _PARAMETRIC: dict[str, tuple[int, Callable[[str, list[types.Field], int], types.
     "+r": (2, lambda text, children, flags: types.RunEndEncoded(children[0], children[1])),
 }
 # The format strings that have a colon and parameters behind it.
-_WITH_COLON = {"d", "w", "+w", "+us", "+ud", *(f"ts{unit[0]}" for unit in types.TIME_BITS)}
+_WITH_COLON = {"d", "w", "+w", "+us", "+ud", *(f"ts{unit[0]}" for unit in TIME_BITS)}
 
 
 # -- from schemas to nodes -----------------------------------------------------------------------------------

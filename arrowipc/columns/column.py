@@ -6,6 +6,7 @@ from itertools import islice, pairwise
 
 from arrowipc.arguments import Hints, check_flag, check_safe
 from arrowipc.errors import LimitError, NotFoundError, UnsupportedError, UsageError
+from arrowipc.options import with_advice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,12 +72,14 @@ class Column(_Elements):
 
         return self.take(selected_rows(mask_of(mask), len(self)))
 
+    @with_advice
     def fill_null(self, value: Any) -> Self:
         """Return the elements with `value`, which must fit the type, in place of nulls."""
         from arrowipc.values.from_python import fill_null
 
         return self._each(lambda array: fill_null(array, value))
 
+    @with_advice
     def cast(self, type: TypeLike, safe: bool = True) -> Self:
         """Return the elements as another type: numbers, text, binary, times of other units, lists, dictionaries.
 

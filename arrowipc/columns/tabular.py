@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import Hints, check_flag
+from arrowipc.arguments import Hints, check_flag, integer_of
 from arrowipc.errors import UsageError
+from arrowipc.options import with_advice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ class Tabular(_Rows):
         """Return the field of a column; see :meth:`arrowipc.Schema.field`."""
         return self.schema.field(i)
 
+    @with_advice
     def drop(self, columns: Iterable[str | int] | str | int) -> Self:
         """Return all columns but some (names or indices), without copying.
 
@@ -185,6 +187,7 @@ class Tabular(_Rows):
 
     drop_columns = drop
 
+    @with_advice
     def rename(self, names: Mapping[str, str] | Iterable[str]) -> Self:
         """Return the same columns under other names (all in order, or a mapping from old to new), without copying.
 
@@ -202,6 +205,7 @@ class Tabular(_Rows):
 
     replace_schema_metadata = with_metadata
 
+    @with_advice
     def append_column(self, field: Any, values: Any) -> Self:
         """Return the same rows with one more column at the end.
 
@@ -223,6 +227,7 @@ class Tabular(_Rows):
         """Return the same rows without column `i`, without copying."""
         return self.drop(self.schema.position(i))
 
+    @with_advice
     def cast(self, target_schema: Any, safe: bool = True) -> Self:
         """Return the columns as the types of another schema of the same names; see :meth:`Array.cast`."""
         from arrowipc.types import as_schema
@@ -233,6 +238,7 @@ class Tabular(_Rows):
         columns = [column.cast(field.type, safe) for column, field in zip(self.itercolumns(), schema, strict=True)]
         return self.from_arrays(columns, schema=schema)
 
+    @with_advice
     def sort_by(self, sorting: str | Iterable[str | tuple[str, Order] | tuple[str, Order, Nulls]]) -> Self:
         """Return the rows in the order of one or more columns, in new memory; rows that are equal there keep theirs.
 
@@ -278,12 +284,16 @@ class Tabular(_Rows):
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self.get_total_buffer_size()
 
+    @with_advice
     def head(self, n: int = 5) -> Self:
         """Return the first `n` rows; with a negative `n`, all but the last ones."""
+        n = integer_of("head: n", n)
         return self.slice(0, n if n >= 0 else max(self.num_rows + n, 0))
 
+    @with_advice
     def tail(self, n: int = 5) -> Self:
         """Return the last `n` rows; with a negative `n`, all but the first ones."""
+        n = integer_of("tail: n", n)
         return self.slice(max(self.num_rows - n, 0) if n >= 0 else -n)
 
     def to_pydict(
@@ -340,10 +350,10 @@ class Tabular(_Rows):
         Parameters
         ----------
         **options
-            Of pyarrow's ``to_pandas``, such as ``types_mapper=pandas.ArrowDtype``; all but ``ignore_metadata`` need
-            pyarrow. Without options the dtypes are those that pyarrow chooses; integers with nulls are float64, or
-            ``Int64`` if that is needed for all digits. Index, names and dtypes are those that pandas noted in the
-            schema.
+            Of pyarrow's ``to_pandas``, such as ``types_mapper=pandas.ArrowDtype``, which is called with pyarrow's
+            types; all but ``ignore_metadata`` need pyarrow. Without options the dtypes are those that pyarrow
+            chooses; integers with nulls are float64, or ``Int64`` if that is needed for all digits. Index, names and
+            dtypes are those that pandas noted in the schema.
         """
         from arrowipc.values.to_pandas import to_pandas
 

@@ -4,6 +4,7 @@ The modules are imported when their names are first used.
 """
 
 from importlib import import_module
+from sys import modules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> "Any":
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'arrowipc.dissociated' has no attribute {name!r}")
+        from arrowipc.arguments import by_name, missing
+
+        instead = by_name({"Server(streams)": "listen serve", "connect(uri)": "open read"})
+        raise missing(f"module {__name__!r}", name, modules[__name__], instead)
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

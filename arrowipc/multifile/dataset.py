@@ -18,6 +18,7 @@ from arrowipc.limits import Limits
 from arrowipc.multifile.fragments import SMALL, Fragment, Opener, Unreadable
 from arrowipc.multifile.partitioning import key_type, key_value, keys_of
 from arrowipc.multifile.unify import FileMapping, SchemaUnion, without_ids
+from arrowipc.options import with_advice
 from arrowipc.reader import instead_of_rows, open_stream
 from arrowipc.schemas import Field, Schema
 from arrowipc.sources.files import find_files, is_url, naming
@@ -97,7 +98,9 @@ class Dataset(Initialized):
 
     @classmethod
     def _instead(cls) -> dict[str, str]:
-        return {**super()._instead(), **instead_of_rows()}
+        more = {"paths": "files", "scan": "arrowipc.scan_polars(dataset)", "where": "filter(conditions)"}
+        more |= dict.fromkeys(("batch", "shuffle"), "RowStream(dataset, batch_size=..., shuffle=...)")
+        return {**super()._instead(), **instead_of_rows(), **more}
 
     def __init__(
         self,
@@ -149,6 +152,7 @@ class Dataset(Initialized):
         wanted = None if columns is None else tuple(columns)
         return Dataset(self.fragments, self._options, wanted, self._filter, self._exact)
 
+    @with_advice
     def filter(self, filter: Any) -> Dataset:
         """Return the data set of the rows that pass `filter`, and earlier filters; nothing is read.
 
@@ -171,6 +175,7 @@ class Dataset(Initialized):
         tasks = self._tasks()
         return (batch for batch in _in_order(tasks, self._options.workers) if batch is not None)
 
+    @with_advice
     def to_batches(self) -> Iterator[RecordBatch]:
         """Iterate over the batches of all files, in order.
 
@@ -179,10 +184,12 @@ class Dataset(Initialized):
         """
         return iter(self)
 
+    @with_advice
     def read_all(self) -> Table:
         """Read all batches into a `Table`."""
         return Table(self.schema, self)
 
+    @with_advice
     def head(self, n: int = 5) -> Table:
         """Return the first `n` rows; no more batches are read than have them."""
         check_integer("head: n", n, 0, 2**63 - 1)
@@ -269,6 +276,7 @@ class Dataset(Initialized):
 
     # -- rows by their number --
 
+    @with_advice
     def count_rows(self) -> int:
         """Return the number of rows: from metadata alone, or by reading the columns of a filter."""
         if self._exact is not None:

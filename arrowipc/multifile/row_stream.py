@@ -12,6 +12,7 @@ from arrowipc.arguments import check_flag, check_integer, described
 from arrowipc.derived.dictionary_encode import rebatch
 from arrowipc.errors import UsageError, missing_package
 from arrowipc.multifile.rows import RowDataset, Samples
+from arrowipc.options import with_advice
 from arrowipc.reader import BatchReader
 from arrowipc.tables import Table
 
@@ -92,6 +93,7 @@ class RowStream(Samples):
 
     schema: Schema
 
+    @with_advice
     def __init__(
         self,
         source: Any,

@@ -6,10 +6,11 @@ import os
 import pickle
 import sys
 
-from arrowipc.arguments import Initialized, check_choice, items_of
+from arrowipc.arguments import Initialized, by_name, check_choice, described, items_of
 from arrowipc.datatypes import FloatingPoint, Int, LargeList, List
 from arrowipc.errors import UsageError
 from arrowipc.multifile.dataset import Dataset, open_dataset
+from arrowipc.options import with_advice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +48,24 @@ class ArrayRow(dict[str, "Any"]):
     __slots__ = ()
 
 
+#: What data sets for loaders have -> the names that other libraries have for it.
+_INSTEAD = by_name(
+    {
+        'load_state_dict({**state_dict(), "epoch": number})': "set_epoch",
+        "rows[[0, 2]]": "take",
+        "schema": "features",
+        "RowDataset(open_dataset(path, filter=...))": "filter",
+        "RowStream(source, batch_size=..., shuffle=..., rank=...) has it": (
+            "batch batch_size load_state_dict repeat shard shuffle skip split state_dict"
+        ),
+        "schema.names": "column_names columns names",
+        "select(columns) of a Dataset, columns=...": "select",
+        "torch.utils.data.DataLoader takes it": "collate_fn num_workers prefetch",
+        "transform=... and format=...": "map set_format with_format with_transform",
+    }
+)
+
+
 class Samples(Initialized):
     """Base of data sets for loaders: makes samples and batches in one of the formats."""
 
@@ -54,9 +73,7 @@ class Samples(Initialized):
 
     @classmethod
     def _instead(cls) -> dict[str, str]:
-        names = dict.fromkeys(("column_names", "columns", "names"), "schema.names")
-        epoch = 'load_state_dict({**state_dict(), "epoch": number})'
-        return {**super()._instead(), **names, "select": "columns=...", "set_epoch": epoch, "take": "rows[[0, 2]]"}
+        return {**super()._instead(), **_INSTEAD}
 
     _extensions: Extensions
     _format: str
@@ -137,6 +154,7 @@ class RowDataset(Samples):
 
     __slots__ = ("__weakref__", "_pid", "_rows", "_size")
 
+    @with_advice
     def __init__(
         self,
         source: Any,
@@ -164,6 +182,10 @@ class RowDataset(Samples):
     def schema(self) -> Schema:
         """Schema: of the rows, after projection; its metadata has Hugging Face's description of the features."""
         return self._rows.schema
+
+    def to_torch(self) -> Any:
+        """Return this object, as ``DataLoader(rows.to_torch())`` for type checkers: torch names its own class there."""
+        return self
 
     def here(self) -> Dataset:
         """Return the rows for this process: after a fork, nothing of the parent's is shared (locks, descriptors)."""
@@ -210,6 +232,10 @@ def _absolute(source: Any) -> Any:
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         return path if "://" in path else os.path.abspath(path)
+    if hasattr(source, "__arrow_c_stream__"):
+        raise UsageError(
+            f"source: expected paths, URLs or a Dataset, found {described(source)}: write(data, path) before"
+        )
     return [_absolute(each) for each in items_of("source", source)]
 
 

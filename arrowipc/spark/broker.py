@@ -1,7 +1,7 @@
 """The process on a host that holds shared data: it reads them once, and lends them to every worker that asks.
 
 ``python -m arrowipc.spark.broker SOCKET FILE IDLE``: started by the first worker of a host, see
-`arrowipc.spark.share`. The tags of requests and of returned memory are read from stdin: other users see arguments.
+`arrowipc.spark.shared`. The tags of requests and of returned memory are read from stdin: other users see arguments.
 """
 
 import sys

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import arrowipc
 from arrowipc.columns.array import Array
 from arrowipc.spark.payloads.decode import decode_payloads
+from arrowipc.spark.shipping import check_frame, check_session
 from arrowipc.spark.types import TypeOptions
 from arrowipc.tables import ChunkedArray, Table, chunked_array
 
@@ -50,6 +51,7 @@ def create(spark: "SparkSession", data: Any, options: TypeOptions | Mapping[str,
     >>> df = create(spark, {"id": [1, 2], "name": ["a", "b"]})                       # doctest: +SKIP
     >>> df = create(spark, arrowipc.open("prices.arrow"))                            # doctest: +SKIP
     """
+    check_session(spark)
     table = arrowipc.table(data)
     if not table.column_names:
         return spark.range(table.num_rows).select()
@@ -90,4 +92,5 @@ def collect(df: "DataFrame") -> Table:
     --------
     >>> collect(df.where("price > 100")).to_pylist()                                 # doctest: +SKIP
     """
+    check_frame(df)
     return Table.from_arrow(df.toArrow())

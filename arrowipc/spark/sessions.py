@@ -14,7 +14,9 @@ from typing import Any, Literal
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from arrowipc.arguments import instance_of
 from arrowipc.spark.jar import find_jar
+from arrowipc.spark.shipping import check_session
 from arrowipc.spark.source import ArrowIpcDataSource
 
 log: logging.Logger = logging.getLogger("arrowipc.spark")
@@ -69,7 +71,7 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     builder: Any = SparkSession.builder
     if master is not None:
         builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
-    for name, value in (settings or {}).items():
+    for name, value in instance_of("settings", settings or {}, Mapping).items():
         builder = builder.config(name, value)
     if SparkSession.getActiveSession() is None:
         builder = configure(builder)
@@ -96,6 +98,7 @@ def register(spark: SparkSession) -> None:
     >>> arrowipc.spark.register(spark)                                                # doctest: +SKIP
     >>> spark.range(3).write.format("arrowipc").save("numbers")                       # doctest: +SKIP
     """
+    check_session(spark)
     if not has_jar(spark) and (jar := find_jar()) is not None:
         try:
             if _is_remote(spark):

@@ -8,6 +8,9 @@ import pickle
 from collections.abc import Callable
 from typing import Any, SupportsIndex
 
+from arrowipc.arguments import described
+from arrowipc.errors import UsageError
+
 MISSING = (
     "{python} on {host} cannot import {name}: tasks need arrowipc, pyarrow and NumPy on every executor. How they get "
     "there: docs/spark-deployment.md, 'Bring the package to the executors' (data sources run the driver's Python "
@@ -34,6 +37,22 @@ def packed(value: Any) -> Callable[[], Any]:
             raise ModuleNotFoundError(text.format(**where), name=error.name) from None
 
     return unpack
+
+
+def check_frame(df: Any) -> None:
+    """Check that an argument is a data frame of Spark."""
+    if not hasattr(df, "sparkSession"):
+        raise UsageError(
+            f"df: expected a data frame of Spark, found {described(df)}: arrowipc.spark.create(spark, data) makes one"
+        )
+
+
+def check_session(spark: Any) -> None:
+    """Check that an argument is a session of Spark."""
+    if not hasattr(spark, "createDataFrame"):
+        raise UsageError(
+            f"spark: expected a SparkSession, found {described(spark)}: arrowipc.spark.session() gives one"
+        )
 
 
 def shipped(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

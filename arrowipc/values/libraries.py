@@ -14,6 +14,7 @@ from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch, only_column
 from arrowipc.columns.truncate import compact
 from arrowipc.errors import UnsupportedError, UsageError, missing_package, not_installed
+from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +44,12 @@ def _is_column(data: Any) -> bool:
 
 
 def to_arrow(data: Any) -> Any:
-    """A pyarrow RecordBatch, Table, Array or ChunkedArray over the same memory."""
+    """A pyarrow RecordBatch, Table, Array or ChunkedArray over the same memory; or a type, field or schema."""
     pa = library("pyarrow")
+    if isinstance(data, at.DataType):
+        return pa.field(at.Field("", data)).type
+    if isinstance(data, at.Described):
+        return pa.field(data) if isinstance(data, at.Field) else pa.schema(data)
     if isinstance(data, RecordBatch):
         return pa.record_batch(data)
     if hasattr(data, "chunks"):
@@ -101,7 +106,7 @@ def from_pandas(frame: Any, options: dict[str, Any]) -> Any:
     instance_of("frame", frame, library("pandas").DataFrame)
     pa = library("pyarrow")
     if options.get("schema") is not None:
-        options = {**options, "schema": pa.schema(options["schema"])}
+        options = {**options, "schema": pa.schema(as_schema(options["schema"]))}
     return pa.Table.from_pandas(frame, **options)
 
 

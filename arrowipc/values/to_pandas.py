@@ -80,6 +80,8 @@ def _named(what: str) -> Iterator[None]:
     except (ArrowIpcError, MemoryError):
         raise
     except Exception as error:
+        if isinstance(error, TypeError) and "unexpected keyword" in str(error):
+            raise  # an option of the caller
         raise UnsupportedError(
             f"pandas cannot take {what}: columns=[...] of the reader or select() leaves columns out, and "
             f"to_pandas(ignore_metadata=True) the notes of pandas (it says: {str(error).partition(chr(10))[0][:200]})"

@@ -111,6 +111,7 @@ def test_columns_of_any_type_come_as_they_are(tmp_path_factory, parts, as_file):
 
 def test_whatever_numbers_rows_and_slices_do_too(parts, whole):
     dataset = ipc.RowDataset(parts)
+    assert dataset.to_torch() is dataset
     assert dataset[-1] == whole[-1] == dataset[np.int64(59)]
     assert dataset[57:] == whole[57:] == dataset[range(57, 60)] == dataset[np.arange(57, 60, dtype=np.uint8)]
     assert list(dataset) == whole
@@ -201,6 +202,8 @@ def test_a_data_set_of_files_can_be_the_source(parts, whole):
 
 
 def test_rows_and_options_that_make_no_sense(parts):
+    with pytest.raises(ipc.UsageError, match=r"expected paths, URLs or a Dataset, found Table .*write\(data, path\)"):
+        ipc.RowDataset(ipc.table({"x": [1]}))
     for rows, error in ((60, IndexError), ([0, -61], IndexError), ("id", ipc.UsageError)):
         with pytest.raises(error, match=r"60|integers"):
             ipc.RowDataset(parts)[rows]

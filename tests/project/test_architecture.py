@@ -42,9 +42,9 @@ UPWARD_TABLE = {
     # Arrays of another type than a schema asks for.
     "values.from_python": "derived.casts",
     # Types and schemas: the PyCapsule method, comparison with those of others and names, children by name, text,
-    # serialize(), empty_table().
-    "datatypes": "cdata.export cdata.import_array schemas types",
-    "schemas": "cdata.import_array metadata.schema_tables tables values.libraries values.repr",
+    # to_arrow(), serialize(), empty_table().
+    "datatypes": "cdata.export cdata.import_array schemas types values.libraries",
+    "schemas": "cdata.import_array metadata.schema_tables tables types values.repr",
     # Messages: pickles and text.
     "decode.framing": "values.pickling values.repr",
     # Tensors: text, pickles and messages.

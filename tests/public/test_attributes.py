@@ -81,7 +81,17 @@ def test_comparing_a_column_with_a_value_says_what_gives_rows():
 
 def test_what_pandas_and_polars_have_says_what_there_is(tmp_path):
     for ours in (TABLE, BATCH, TABLE["x"], BATCH["x"]):
-        for name in ("drop_duplicates", "from_polars", "iloc", "isin", "run_end_encode", "sample", "sort", "to_list"):
+        for name in (
+            "drop_duplicates",
+            "drop_nulls",
+            "from_polars",
+            "iloc",
+            "isin",
+            "row_count",
+            "sample",
+            "sort",
+            "to_list",
+        ):
             with pytest.raises(AttributeError, match=f"has no attribute '{name}': "):
                 getattr(ours, name)
     ipc.write(TABLE, path := tmp_path / "x.arrow")
@@ -96,6 +106,7 @@ GUESSES = """
     dataset load read_feather read_file read_ipc read_pandas read_stream read_table scan_ipc
     dump save write_feather write_file write_ipc write_stream write_table serialize_pandas deserialize_pandas
     concat concat_arrays nulls scalar from_arrow from_pandas from_polars from_dict from_numpy
+    read_parquet DataFrame FileReader StreamWriter ArrowInvalid col infer_type loads dumps repair from_dicts Int64 float
     compute BufferOutputStream py_buffer memory_map Codec IpcReadOptions IpcWriteOptions RecordBatchReader
 """
 
@@ -104,6 +115,22 @@ GUESSES = """
 def test_the_module_says_what_there_is(name):
     with pytest.raises(AttributeError, match=f"^module 'arrowipc' has no attribute '{name}': "):
         getattr(ipc, name)
+
+
+def test_writers_and_modules_say_what_there_is():
+    writer = ipc.new_stream(bytearray(), BATCH.schema)
+    for name in ("append", "write_row", "flush", "finish"):
+        assert name not in dir(writer)
+        with pytest.raises(AttributeError, match=f"^RecordBatchStreamWriter has no attribute '{name}': "):
+            getattr(writer, name)
+    for module, names in (
+        (ipc.aio, "open validate write"),
+        (ipc.dissociated, "serve"),
+        (ipc.spark, "load createDataFrame"),
+    ):
+        for name in names.split():
+            with pytest.raises(AttributeError, match=f"^module '{module.__name__}' has no attribute '{name}': "):
+                getattr(module, name)
 
 
 def test_factories_of_types_are_names_of_the_module_too():
@@ -145,7 +172,11 @@ def test_metadata_of_fields_and_schemas():
     field = ipc.field("x", "int8", metadata={"k": "v"})
     assert field.with_name("y") == ipc.field("y", "int8")
     assert field.with_type(ipc.types.string()).with_nullable(False) == ipc.field("x", "string", nullable=False)
-    assert field.with_type(pa.int16()).type == pa.int16()
+    assert field.with_type(pa.int16()).type == field.with_type("int16").type == pa.int16()
+    assert field.to_arrow().equals(pa.field("x", pa.int8(), metadata={"k": "v"}), check_metadata=True)
+    assert ipc.list_("int8").to_arrow() == pa.list_(pa.int8())
+    assert ipc.Schema([("x", "int8")]) == ipc.Schema({"x": "int8"}) == pa.schema([("x", pa.int8())])
+    assert ipc.Schema([]).append(("x", "int8")).set(0, ("y", "int8")).names == ["y"]
     assert not field.remove_metadata().metadata
     assert field.with_metadata({"a": "b"}).metadata == {b"a": b"b"}
     assert not ipc.schema([field], {"k": "v"}).remove_metadata().metadata

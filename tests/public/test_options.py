@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,56 @@ def test_help_says_what_every_keyword_means(function):
 def test_a_mistyped_keyword_is_answered_with_the_right_one(call, near):
     with pytest.raises(TypeError, match=f"unexpected keyword argument .*: did you mean '{near}'"):
         call()
+
+
+ROWS = ipc.table({"x": [1]})
+GUESSES = [
+    (lambda: ipc.open_dataset("x", filters=[]), r"^open_dataset\(\) .*'filters': filter=\.\.\.$"),
+    (lambda: ipc.open_dataset("x", worker=1), r"^open_dataset\(\) .*: did you mean 'workers'"),
+    (lambda: ipc.decode_payloads([], errors="skip"), r"^decode_payloads\(\) .*'errors': on_error=\.\.\.$"),
+    (lambda: ipc.encode_payloads(ROWS, by="x"), r"'by': group_by=\.\.\.$"),
+    (lambda: ipc.validate("x", full=True), r"^validate\(\) .*'full': level=\.\.\.$"),
+    (lambda: ipc.array([1], dtype="int8"), r"^array\(\) .*'dtype': type=\.\.\.$"),
+    (lambda: ipc.RowStream("x", num_shards=2), r"^RowStream\(\) .*'num_shards': world_size=\.\.\.$"),
+    (lambda: ipc.RowDataset("x", shuffle=True), r"^RowDataset\(\) .*'shuffle': torch\.utils\.data\.DataLoader"),
+    (lambda: ROWS.sort_by("x", descending=True), r"^sort_by\(\) .*: .*sort_by\(\[\(\"x\", \"descending\"\)"),
+    (lambda: ROWS.rename(mapping={}), r"^rename\(\) .*'mapping': names=\.\.\.$"),
+    (lambda: ROWS["x"].cast(dtype="int8"), r"^cast\(\) .*'dtype': type=\.\.\.$"),
+    (lambda: ipc.new_file("x", codec="lz4"), r"'codec': compression=\.\.\.$"),
+    (lambda: ipc.write(ROWS, "x", mode="a"), r"'mode': .* append=True"),
+    (lambda: ipc.open_stream("x", nonsense=1), r"^open_stream\(\) .*'nonsense': there are source, columns, "),
+    (lambda: ROWS.to_pandas(nonsense=1), r"^to_pandas\(\) got an unexpected keyword argument 'nonsense'"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), GUESSES)
+def test_a_first_guess_is_answered_with_what_there_is(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
+FUNCTIONS = [name for name in ipc.__all__ if callable(found := getattr(ipc, name)) and not isinstance(found, type)]
+
+
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {*ipc._PER_MESSAGE}))
+def test_every_function_answers_a_keyword_that_it_lacks(name):
+    function = getattr(ipc, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+    needed = [each for each in inspect.signature(function).parameters.values() if each.default is each.empty]
+    given = [bytes(ROWS.schema.serialize()) for each in needed if each.kind is each.POSITIONAL_OR_KEYWORD]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'zzz': there are "):
+        function(*given, zzz=1)
+
+
+def test_errors_from_inside_a_function_are_its_own():
+    def fail(x: int, *, y: int = 0) -> None:
+        raise TypeError("from inside")
+
+    for call in (lambda: options.with_advice(fail)(1, y=2), lambda: options.with_advice(fail)(1)):
+        with pytest.raises(TypeError, match=r"^from inside$"):
+            call()
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'values'"):
+        ipc.array()
 
 
 def test_a_keyword_of_others_is_refused():

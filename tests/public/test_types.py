@@ -133,7 +133,10 @@ def test_types_are_asked_for_their_parts() -> None:
         ("list<int64>", r"types.list_\(...\) makes it"),
         ("timestamp[us, tz=UTC]", r"types.timestamp\(...\) makes it"),
         ("decimal(9, 2)", r"types.decimal128\(...\) makes it"),
-        ("text", "types with parameters need their factory"),
+        ("datetime", r"types.timestamp\(...\) makes it"),
+        ("Int64", r"types.int64\(...\) makes it"),
+        ("text", r"types.string\(...\) makes it"),
+        ("texts", "types with parameters need their factory"),
     ],
 )
 def test_a_name_with_parameters_leads_to_the_factory(name: str, words: str) -> None:
@@ -141,7 +144,10 @@ def test_a_name_with_parameters_leads_to_the_factory(name: str, words: str) -> N
         T.field("x", name)
 
 
-@pytest.mark.parametrize("name", ["uuid", "bool8", "json_", "opaque", "list", "map", "bool", "decimal"])
+@pytest.mark.parametrize(
+    "name",
+    ["uuid", "bool8", "json_", "opaque", "list", "map", "bool", "decimal", "int", "Int64", "StringType", "datetime"],
+)
 def test_types_that_are_not_there_say_what_is(name: str) -> None:
     with pytest.raises(AttributeError, match=f"has no attribute '{name}': .*[)]"):
         getattr(T, name)
@@ -206,8 +212,13 @@ def test_deepest_type_is_written_and_one_more_is_refused() -> None:
         (lambda: T.dictionary(T.float32(), T.utf8()), "index_type must be an integer type, found float"),
         (lambda: T.Dictionary(T.int8(), "string"), "value_type must be a DataType, found str 'string'"),
         (lambda: T.dictionary(T.int8(), T.dictionary(T.int8(), T.utf8())), "cannot be a dictionary itself"),  # 38
-        (lambda: T.field("a", int), "type must be a DataType, found type"),
-        (lambda: T.Field("a", "int8"), "Field 'a': type must be a DataType, found str 'int8'"),
+        (lambda: T.field("a", int), r"expected a DataType or its name, found type .*: types.int64\(...\) makes it"),
+        (
+            lambda: T.field("a", T.int8),
+            r"expected a DataType or its name, found function .*: types.int8\(...\) makes it",
+        ),
+        (lambda: T.Field("a", T.field("b", "int8")), "type must be a DataType or its name, found Field"),
+        (lambda: T.Field("a", "int9"), "no type is named 'int9'"),
         (lambda: T.field(b"a", T.int8()), "name must be a str, found bytes b'a'"),  # 19
         (lambda: T.field("\ud800", T.int8()), "text that UTF-8 can hold"),
         (lambda: T.field("a", T.int8(), metadata={"a": 1}), "must be str or bytes, found int 1"),

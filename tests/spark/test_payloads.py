@@ -2,6 +2,7 @@
 
 import datetime as dt
 import os
+import pickle
 import random
 from collections.abc import Iterator
 from inspect import signature
@@ -18,14 +19,22 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, types as st
 
 import arrowipc
+from arrowipc import spark as spark_names
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark import (
+    collect,
+    count_rows,
+    create,
     decode_payload_batches,
     decode_payloads,
+    describe,
     encode_payload_batches,
     encode_payloads,
     from_arrow,
     from_arrow_udf,
+    payload_schema,
+    register,
+    session,
     to_arrow,
     to_arrow_udf,
     to_spark_schema,
@@ -100,6 +109,27 @@ def test_broken_payloads(broken: bytes) -> None:
     assert [row["host"] for row in rows(*found)] == ["host0"] * 3 + ["host2"] * 3
 
 
+def test_columns_are_chosen_as_in_the_core() -> None:
+    column = table(stream(small(0)))
+    for columns in ("size", ["size"], 2, [-1]):
+        assert flat(column, columns=columns, schema=small(0).schema) == [{"size": each} for each in (None, 1, 2)]
+
+
+def test_payloads_are_compared_with_their_checksums() -> None:
+    written = encode_payload_batches([pa.record_batch({"x": [7]})], rows_per_payload=1, checksum=True)
+    (cell,) = [row["payload"] for row in rows(*written)]
+    at = cell.index((7).to_bytes(8, "little"))
+    changed = cell[:at] + b"\x08" + cell[at + 1 :]
+    schema = to_spark_schema(pa.schema({"x": pa.int64()}))
+    assert flat(table(changed), schema=schema) == [{"x": 8}]
+    assert flat(table(cell, changed), schema=schema, verify=True, on_error="skip") == [{"x": 7}]
+    with pytest.raises(ArrowIpcError, match="checksum"):
+        flat(table(cell, changed), schema=schema, verify=True)
+    with pytest.raises(ArrowIpcError, match="checksum"):
+        flat(table(stream(small(0))), verify=True)
+    assert len(flat(table(stream(small(0))), verify=None)) == 3
+
+
 def test_a_payload_broken_in_its_second_batch_leaves_nothing() -> None:
     torn = stream(small(1), small(2))[:-80]
     assert flat(table(torn, stream(small(3))), on_error="skip") == rows(small(3))
@@ -128,6 +158,9 @@ def test_arguments_that_are_wrong() -> None:
         ("rows_per_batch", 0, "rows_per_batch must be an integer from 1"),
         ("schema", "id bigint", "on the driver only"),
         ("columns", [], "no column is wanted"),
+        ("columns", [3], r"there is no column 3, the payloads have 3: \['id', 'word', 'size'\]"),
+        ("columns", 1.5, "columns must be a sequence"),
+        ("verify", "yes", "verify must be True or False"),
         ("error_column", "why", "error_column needs"),
     ):
         with pytest.raises(UsageError, match=text):
@@ -147,12 +180,55 @@ def test_arguments_that_are_wrong() -> None:
             said = rf"^{function.__name__}\(\) got an unexpected keyword argument '{name}': did you mean '"
             with pytest.raises(TypeError, match=said):
                 function(*([None] * sum(each.kind is not each.VAR_KEYWORD for each in needed)), **{name: 1})
+    for call, words in (
+        (lambda: session(app_name="x"), r"session\(\) .*'app_name': settings="),
+        (lambda: create(None, {}, nanoseconds="long"), r"create\(\) .*'nanoseconds': options="),
+        (lambda: encode_payloads(None, by="x"), r"encode_payloads\(\) .*'by': group_by="),
+    ):
+        with pytest.raises(TypeError, match=words):
+            call()  # type: ignore[no-untyped-call]
+    calls = (
+        lambda: decode_payloads({}, "x"),
+        lambda: encode_payloads({}, rows_per_payload=1),
+        lambda: payload_schema({}),
+        lambda: collect({}),
+    )
+    for call in calls:
+        with pytest.raises(UsageError, match=r"expected a data frame of Spark, found dict .*create\(spark, data\)"):
+            call()
+    for call in (
+        lambda: create({}, {}),
+        lambda: register({}),
+        lambda: describe("x", "y"),
+        lambda: count_rows("x", "y"),
+    ):
+        with pytest.raises(UsageError, match="expected a SparkSession, found "):
+            call()
+    with pytest.raises(UsageError, match="settings must be a Mapping, found str 'app'"):
+        session("local", "app")
     with pytest.raises(TypeError, match=r"decode_payload_batches\(\) .*'xyz': there are .*, column, .*on_error"):
         decode(table(), xyz=1)
     with pytest.raises(UsageError, match="has no column 'nix'"):
         list(decode_payload_batches([table()], "nix", SCHEMA))
     with pytest.raises(UsageError, match="'host' has the type string, expected binary"):
         list(decode_payload_batches([table()], "host", SCHEMA))
+
+
+#: `describe` and `count_rows` take the options of `format("arrowipc")`, which are checked with them.
+FUNCTIONS = [
+    name
+    for name in spark_names.__all__
+    if not isinstance(getattr(spark_names, name), type) and name not in ("count_rows", "describe")
+]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_answers_a_keyword_that_it_lacks(name: str) -> None:
+    function = getattr(spark_names, name)
+    assert pickle.loads(pickle.dumps(function)) is function
+    needed = [each for each in signature(function).parameters.values() if each.default is each.empty]
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'zzz': there are "):
+        function(*([{}] * sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in needed)), zzz=1)
 
 
 # What a payload becomes does not depend on its neighbours.

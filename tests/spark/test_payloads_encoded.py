@@ -113,6 +113,7 @@ def test_batches_are_limited_in_rows_and_bytes() -> None:
 
 def test_dictionary_columns_hold_the_words_of_their_payload() -> None:
     cells = encoded(cut(100, 60), rows_per_payload=10, dictionary_columns=["Word"])
+    assert cells == encoded(cut(100, 60), rows_per_payload=10, dictionary_columns="word")
     tables = [pa.ipc.open_stream(cell["payload"]).read_all() for cell in cells]
     assert {table.schema.field("word").type for table in tables} == {pa.dictionary(pa.int32(), pa.string())}
     assert [row for table in tables for row in table.to_pylist()] == WHOLE

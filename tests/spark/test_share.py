@@ -22,7 +22,7 @@ from arrowipc.dissociated.uri import new_tag
 from arrowipc.errors import FormatError
 from arrowipc.spark import share
 from arrowipc.spark.java import NO_JAVA, find_java
-from arrowipc.spark.share import Shared
+from arrowipc.spark.shared import Shared
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +46,7 @@ def wait_for(pattern):
 
 def measure(batches):
     # Imports and the start of the broker are not what is measured.
-    from arrowipc.spark.share import _attached
+    from arrowipc.spark.shared import _attached
     for _ in batches:
         pass
     shared.value

@@ -312,6 +312,8 @@ def test_broken_notes_are_an_error_that_says_how_to_leave_them_out(notes: str) -
 
 def test_notes_about_rows_and_columns_that_are_gone_are_left_out() -> None:
     indexed = ipc.Table.from_pandas(NOTED["other range"])
+    with pytest.raises(UsageError, match=r"schema: expected a Schema, .* found str 'x'"):
+        ipc.Table.from_pandas(PLAIN, schema="x")
     assert indexed[1:].to_pandas().index.tolist() == [0]
     assert ipc.Table.from_pandas(NOTED["named"]).drop("k").to_pandas().index.tolist() == [0, 1]
     assert ipc.Table.from_pandas(PLAIN).rename({"a": "b"}).to_pandas().columns.tolist() == ["b", "k", "t"]

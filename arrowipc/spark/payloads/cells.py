@@ -132,6 +132,7 @@ class PayloadDecoder:
             columns=setup.columns,
             on_error="skip" if self._options.on_error == "raise" else self._options.on_error,
             validate=self._options.validate,
+            verify=self._options.verify,
             max_rows=self._options.rows_per_batch,
             max_bytes=self._options.bytes_per_batch,
             dictionaries=setup.dictionaries,

@@ -142,7 +142,7 @@ def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Col
         One array of structs: its elements become the rows of the payload. One struct, or several columns: a payload
         of one row, with a large overhead (300 bytes, and 150 per column); see :func:`encode_payloads`.
     **options
-        Those of :class:`CodecOptions`: `with_schema`, `compression`, `compression_level`, `engine`.
+        Those of :class:`CodecOptions`: `with_schema`, `compression`, `compression_level`, `checksum`, `engine`.
 
     Returns
     -------
@@ -168,9 +168,9 @@ def to_arrow(*columns: "Column | str", **options: Unpack[CodecKeywords]) -> "Col
     """
     from pyspark.sql import functions as F
 
+    checked = CodecOptions.of_call(to_arrow, options)
     if not columns:
         raise UsageError("to_arrow: give the columns that go into the payloads")
-    checked = CodecOptions.of_call(to_arrow, options)
     if jvm.in_jvm(SparkSession.getActiveSession(), checked):
         return jvm.payload_of(F.struct(*columns), checked).alias(f"to_arrow({', '.join(map(_name_of, columns))})")
     payload: Column = to_arrow_udf(**options)(F.struct(*columns))

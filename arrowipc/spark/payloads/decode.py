@@ -14,7 +14,7 @@ from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.spark.payloads import jvm
 from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted, nullable, payload_cells
 from arrowipc.spark.payloads.options import ID_BYTES, DecodeKeywords, DecodeOptions
-from arrowipc.spark.shipping import shipped
+from arrowipc.spark.shipping import check_frame, shipped
 from arrowipc.spark.types import arrow_schema_of, find_name, index_of, to_spark_schema
 from arrowipc.spark.unify import merge_fields
 from arrowipc.types import as_schema
@@ -72,6 +72,7 @@ def decode_payloads(
     from pyspark.sql import functions as F
 
     checked = DecodeOptions.of_call(decode_payloads, options)
+    check_frame(df)
     keep = list(checked.keep)
     for name in (column, *keep):
         find_name(name, df.columns, "the data frame")
@@ -175,10 +176,13 @@ def _decoded(batches: Iterable[pa.RecordBatch], wanted: Wanted, options: DecodeO
         yield from decoder.decode(batch)
 
 
-def narrowed(schema: st.StructType, columns: Sequence[str]) -> st.StructType:
-    """Return the columns of these names in this order; ``a.b`` is field b of struct a, unless a column is named so."""
+def narrowed(schema: st.StructType, columns: Any) -> st.StructType:
+    """Return the columns of these names or numbers, in order; ``a.b`` is field b of a, unless a column is named so."""
     order: dict[str, list[str] | None] = {}
-    for name in columns:
+    for each in columns:
+        if isinstance(each, int) and not -len(schema) <= each < len(schema):
+            raise UsageError(f"columns: there is no column {each}, the payloads have {len(schema)}: {schema.names}")
+        name = schema.names[each] if isinstance(each, int) else each
         head, _, rest = (name, "", "") if name in schema.names else name.partition(".")
         head = schema.names[find_name(head, schema.names, "the schema of the payloads")]
         inner = order.setdefault(head, [])

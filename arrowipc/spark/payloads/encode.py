@@ -15,8 +15,9 @@ from arrowipc.errors import LimitError, UsageError
 from arrowipc.payloads.group_runs import runs_of
 from arrowipc.schemas import Field, Schema
 from arrowipc.spark.payloads.decode import map_in_arrow, quoted
-from arrowipc.spark.payloads.options import EncodeKeywords, EncodeOptions, keys_of
+from arrowipc.spark.payloads.options import EncodeKeywords, EncodeOptions, names_of
 from arrowipc.spark.read.convert import WithSchema
+from arrowipc.spark.shipping import check_frame
 from arrowipc.spark.types import arrow_schema_of, changed, find_name
 from arrowipc.types import as_schema
 
@@ -105,7 +106,7 @@ def payload_schema(
     *,
     group_by: str | Sequence[str] | None = None,
     keep_keys: bool = False,
-    dictionary_columns: Sequence[str] = (),
+    dictionary_columns: str | Sequence[str] = (),
 ) -> Schema:
     """The Arrow schema of the payloads that :func:`encode_payloads` makes of a data frame, with the same arguments.
 
@@ -115,11 +116,12 @@ def payload_schema(
     >>> bare = encode_payloads(df, rows_per_payload=100, with_schema=False)              # doctest: +SKIP
     >>> decode_payloads(bare, "payload", schema=payload_schema(df))                      # doctest: +SKIP
     """
+    check_frame(df)
     large = df.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false") == "true"
     schema = arrow_schema_of(df.schema, variants=False)
     if large:
         schema = pa.schema(Schema([_large(field) for field in as_schema(schema)]))
-    split = _Split(schema, keys_of(group_by), keep_keys, dictionary_columns)
+    split = _Split(schema, names_of(group_by), keep_keys, dictionary_columns)
     return as_schema(split.payload_schema)
 
 
@@ -158,7 +160,7 @@ class _Split:
     """The columns of payloads, the key columns, and the schemas of rows and payloads."""
 
     def __init__(
-        self, schema: pa.Schema, keys: Sequence[str], keep_keys: bool, dictionary_columns: Sequence[str]
+        self, schema: pa.Schema, keys: Sequence[str], keep_keys: bool, dictionary_columns: str | Sequence[str]
     ) -> None:
         names = schema.names
         self.keys = [find_name(name, names, "the data frame") for name in keys]
@@ -166,7 +168,7 @@ class _Split:
         if not self.columns:
             raise UsageError("all columns are keys, so the payloads would be empty; pass keep_keys=True")
         self.rows = pa.schema(Schema([in_utc(field) for field in as_schema(schema)]))
-        wanted = {find_name(name, names, "the data frame") for name in dictionary_columns}
+        wanted = {find_name(name, names, "the data frame") for name in names_of(dictionary_columns)}
         for index in sorted(wanted):
             if index not in self.columns:
                 raise UsageError(f"dictionary_columns: column {names[index]!r} is a key and not in the payloads")

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 #: Options that only Python has -> their values for which the JVM does the same.
 PYTHON_ONLY: dict[str, tuple[Any, ...]] = {
     "validate": ("full", "none"),
+    "verify": (False,),
     "extensions": (False,),
     "compression_level": (None,),
+    "checksum": (False,),
 }
 #: The setting with which Spark passes texts and binaries to Python in Arrow's large types.
 LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"

@@ -6,8 +6,9 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, get_args
 
 import arrowipc
-from arrowipc.arguments import check_choice, check_integer, like
+from arrowipc.arguments import check_choice, check_flag, check_integer, columns_of
 from arrowipc.errors import UsageError
+from arrowipc.options import unexpected
 from arrowipc.spark.types import TypeOptions
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ class _Keywords:
         for name in given:
             if name not in known:
                 own = [each for each in signature(function).parameters if each != "options"]
-                meant = like(name, [*own, *known])
-                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}: {meant}")
+                raise unexpected(function.__name__, name, [*own, *known])
         return cls(**given)
 
 
@@ -50,9 +50,9 @@ class DecodeOptions(_Keywords, TypeOptions):
 
     Parameters
     ----------
-    columns : sequence of str, optional
-        The names of the columns wanted (``a.b`` for a field of a struct), among those of an Arrow schema or of the
-        first payloads.
+    columns : sequence of str or int, optional
+        The names (``a.b`` for a field of a struct) or indices of the columns wanted, among those of an Arrow schema or
+        of the first payloads.
     keep : str, or sequence of str
         Columns of the data frame to repeat with each row of their payload; they come first. Column functions
         have no such option: a query keeps the columns that it selects.
@@ -63,24 +63,28 @@ class DecodeOptions(_Keywords, TypeOptions):
         With ``on_error="null"``, a last column with the reason why a payload could not be read; else null.
     validate : {"full", "none", "strict"}
         As in :func:`arrowipc.open`.
+    verify : bool or None, default False
+        As in :func:`arrowipc.open`: compare each payload with its checksums.
     prefix : int, default 0
         Bytes of each cell before its first message: 5 for the magic byte and the identifier of a schema registry.
     id_column : str, optional
         A further column that is kept: the last four bytes of the prefix as a bigint, the most significant one first.
         Only for :func:`decode_payloads`.
     engine : {"auto", "jvm", "python"}
-        Where payloads are decoded. "auto" is the JVM in a session that has the jar, unless ``validate="strict"`` or
-        ``extensions=True`` is given, which only Python has. The rows are the same, and the JVM needs less time.
+        Where payloads are decoded. "auto" is the JVM in a session that has the jar, unless ``validate="strict"``,
+        ``verify=True`` or ``extensions=True`` is given, which only Python has. The rows are the same, and the JVM needs
+        less time.
     rows_per_batch, bytes_per_batch : int
         Most rows, and about the most bytes, that Python passes to Spark at once; larger payloads come in several
         batches.
     """
 
-    columns: Sequence[str] | None = None
+    columns: Sequence[str | int] | str | int | None = None
     keep: Sequence[str] = ()
     on_error: OnError = "raise"
     error_column: str | None = None
     validate: Validate = "full"
+    verify: bool | None = False
     prefix: int = 0
     id_column: str | None = None
     engine: Engine = "auto"
@@ -91,6 +95,10 @@ class DecodeOptions(_Keywords, TypeOptions):
         TypeOptions.__post_init__(self)
         if isinstance(self.keep, str):
             object.__setattr__(self, "keep", (self.keep,))
+        if self.columns is not None:
+            object.__setattr__(self, "columns", columns_of(self.columns))
+        if self.verify is not None:
+            check_flag("verify", self.verify)
         check_choice("on_error", self.on_error, get_args(OnError))
         check_choice("validate", self.validate, get_args(Validate))
         check_choice("engine", self.engine, get_args(Engine))
@@ -111,17 +119,19 @@ class CodecOptions(_Keywords):
     with_schema : bool, default True
         Begin each payload with its schema. Without it, cells are bare messages, which
         ``decode_payloads(..., schema=payload_schema(df, ...))`` reads.
-    compression, compression_level
+    compression, compression_level, checksum
         As for :func:`arrowipc.encode_payloads`.
     engine : {"auto", "jvm", "python"}
         Where payloads are made. "auto" is the JVM for :func:`to_arrow` in a session that has the jar, unless
-        `compression_level` or Spark's ``useLargeVarTypes`` is set, which only Python has; schemas and values are the
-        same, and the JVM needs less time. It refuses texts that are not UTF-8. All other functions always use Python.
+        `compression_level`, `checksum` or Spark's ``useLargeVarTypes`` is set, which only Python has; schemas and
+        values are the same, and the JVM needs less time. It refuses texts that are not UTF-8. All other functions
+        always use Python.
     """
 
     with_schema: bool = True
     compression: Literal["lz4", "zstd"] | None = None
     compression_level: int | None = None
+    checksum: bool = False
     engine: Engine = "auto"
 
     def __post_init__(self) -> None:
@@ -132,7 +142,7 @@ class CodecOptions(_Keywords):
     @property
     def codec(self) -> dict[str, Any]:
         """The arguments of the kernel that do not depend on the data."""
-        return {name: getattr(self, name) for name in ("with_schema", "compression", "compression_level")}
+        return {name: getattr(self, name) for name in ("with_schema", "compression", "compression_level", "checksum")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +162,7 @@ class EncodeOptions(CodecOptions):
         Name of the binary column.
     keep_keys : bool, default False
         Leave the key columns in the payloads too.
-    dictionary_columns : sequence of str
+    dictionary_columns : str or sequence of str
         Columns to be encoded as dictionaries; this saves bytes for texts that repeat within a payload.
     bytes_per_payload : int, default 64 MiB
         With `group_by`, about the most bytes of rows in a payload: a larger group gets several payloads with the
@@ -165,7 +175,7 @@ class EncodeOptions(CodecOptions):
     group_by: str | Sequence[str] | None = None
     column: str = "payload"
     keep_keys: bool = False
-    dictionary_columns: Sequence[str] = ()
+    dictionary_columns: str | Sequence[str] = ()
     bytes_per_payload: int = BYTES_PER_PAYLOAD
     rows_per_batch: int = ROWS_PER_BATCH
     bytes_per_batch: int = BYTES_PER_BATCH
@@ -185,12 +195,12 @@ class EncodeOptions(CodecOptions):
     @property
     def keys(self) -> list[str]:
         """The names of the key columns."""
-        return keys_of(self.group_by)
+        return names_of(self.group_by)
 
 
-def keys_of(group_by: str | Sequence[str] | None) -> list[str]:
-    """The names of the key columns, one or several."""
-    return [group_by] if isinstance(group_by, str) else list(group_by or ())
+def names_of(columns: str | Sequence[str] | None) -> list[str]:
+    """The names of columns, none, one or several."""
+    return [columns] if isinstance(columns, str) else list(columns or ())
 
 
 def _check_counts(options: Any, *names: str) -> None:
@@ -207,11 +217,12 @@ class DecodeKeywords(TypedDict, total=False):
     nanoseconds: Literal["error", "truncate", "long"]
     unsupported: Literal["error", "drop", "string"]
     extensions: bool
-    columns: Sequence[str] | None
-    keep: Sequence[str]
+    columns: Sequence[str | int] | str | int | None
+    keep: str | Sequence[str]
     on_error: OnError
     error_column: str | None
     validate: Validate
+    verify: bool | None
     prefix: int
     id_column: str | None
     engine: Engine
@@ -225,6 +236,7 @@ class CodecKeywords(TypedDict, total=False):
     with_schema: bool
     compression: Literal["lz4", "zstd"] | None
     compression_level: int | None
+    checksum: bool
     engine: Engine
 
 
@@ -235,7 +247,7 @@ class EncodeKeywords(CodecKeywords, total=False):
     group_by: str | Sequence[str] | None
     column: str
     keep_keys: bool
-    dictionary_columns: Sequence[str]
+    dictionary_columns: str | Sequence[str]
     bytes_per_payload: int
     rows_per_batch: int
     bytes_per_batch: int

@@ -9,7 +9,7 @@ from arrowipc.errors import ArrowIpcError
 from arrowipc.sources.files import naming
 from arrowipc.sources.source import first_bytes
 from arrowipc.spark.read.sources import ReadOptions
-from arrowipc.spark.shipping import shipped
+from arrowipc.spark.shipping import check_session, shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +39,7 @@ def describe(spark: "SparkSession", path: str | list[str], **options: Any) -> "D
         A row per file: ``file``, ``format`` (file or stream), ``bytes``, ``batches``, ``rows``. Tasks in Python read
         the files, with and without the jar.
     """
+    check_session(spark)
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
     asked = ReadOptions.of({**texts, "paths": json.dumps([path] if isinstance(path, str) else list(path))})
 
