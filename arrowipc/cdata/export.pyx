@@ -17,13 +17,14 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset, strcmp
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, identity, limits_data
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, identity
 from arrowipc.columns.array cimport Array
-from arrowipc.columns.record_batch cimport BatchProducer, RecordBatch, single_column
+from arrowipc.columns.elements cimport check_native
+from arrowipc.columns.record_batch cimport BatchProducer, RecordBatch, default_plan, single_column
 from arrowipc.inline.layouts cimport BUFFER_DATA, LAYOUTS, LayoutSpec
 from arrowipc.inline.loads cimport prefetch, round_up
-from arrowipc.inline.plan cimport LAYOUT_NULL, ColumnsData, Extent, FieldPlan, LimitsData, PlanData
-from arrowipc.metadata.schema_reader cimport plan_field, plan_schema, python_plan
+from arrowipc.inline.plan cimport LAYOUT_NULL, ColumnsData, Extent, FieldPlan, PlanData
+from arrowipc.metadata.schema_reader cimport plan_field, plan_schema
 
 from arrowipc.arguments import described as spelled, instance_of
 from arrowipc.errors import UnsupportedError, UsageError
@@ -387,10 +388,7 @@ cdef int fill_field(Cursor* cursor, Plan plan, Columns columns, int32_t f) excep
 cdef int open_block(Columns columns, const Need* need, Cursor* cursor) except -1:
     """Allocate a block that owns a reference to `columns`, and point `cursor` at its parts."""
     cdef Block* block
-    if columns.plan.d.stored_big and columns.plan.d.keep_stored:
-        raise UsageError("the data was kept in big-endian byte order (ensure_native_endian=False), and the "
-                         "Arrow C data interface has native byte order only: read it with "
-                         "ensure_native_endian=True")
+    check_native(columns, "the Arrow C data interface")
     block = new_structs(<PyObject*> columns, need.arrays, sizeof(ArrowArray),
                         need.pointers * sizeof(void*) + need.sizes * sizeof(int64_t))
     cursor.block = block
@@ -569,7 +567,6 @@ cdef struct StreamData:
 
 cdef StreamData* stream_data(object schema, object source) except NULL:
     """Make the private data of a stream; `source` is a BatchProducer or an iterable of batches or arrays."""
-    cdef LimitsData limits
     cdef StreamState state = StreamState.__new__(StreamState)
     cdef IteratorProducer producer
     cdef StreamData* data
@@ -582,8 +579,7 @@ cdef StreamData* stream_data(object schema, object source) except NULL:
         producer.schema = schema
         if isinstance(schema, Field):
             state.of_arrays = True
-            limits_data(None, &limits)
-            producer.accepted = python_plan(Schema([schema]), &limits)
+            producer.accepted = default_plan(Schema([schema]))
         state.producer = producer
     data = <StreamData*> new_block(sizeof(StreamData))
     data.state = <PyObject*> state

@@ -14,20 +14,21 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memset, strcmp, strerror
 
-from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, field_path, level_of, limits_data, raise_fault
+from arrowipc._core cimport Columns, DictionaryPlan, Plan, Recent, field_path, level_of, raise_fault
 from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, ArrowArray, ArrowArrayStream, ArrowDeviceArray, ArrowSchema
 from arrowipc.columns.array cimport Array, make_array
-from arrowipc.columns.record_batch cimport RecordBatch
+from arrowipc.columns.builder cimport ColumnsBuilder
+from arrowipc.columns.elements cimport check_native
+from arrowipc.columns.record_batch cimport RecordBatch, default_plan
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.fault cimport FAULT_BUFFER_SMALL, FAULT_OFFSET, Fault, fail
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, is_binary, width_of
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, load_i32, load_i64, mul_overflows, round_up
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VIEW, LEVEL_NONE, Extent, FieldPlan,
-    LimitsData, Node, ViewRange,
+    FIELD_ENCODED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VIEW, LEVEL_NONE, Extent, FieldPlan, Node, ViewRange,
 )
 from arrowipc.inline.threads cimport Tally, tally_sum, tally_up
-from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
+from arrowipc.metadata.schema_reader cimport plan_schema
 from arrowipc.decode.decompress cimport normalise
 from arrowipc.decode.validate cimport validate as prove
 
@@ -46,9 +47,6 @@ cdef enum:
     MAX_FIELDS = 1 << 18        # in one schema: more than metadata of Limits.metadata_bytes can describe
     MAX_METADATA = 0x7FFFFFFF   # bytes of metadata at one field: what a Schema message can hold
     WORTH_KEEPING = 1 << 22     # the most bytes of a flattened schema that is kept
-
-
-# -- schemas that are known ----------------------------------------------------------------------------------
 
 
 cdef struct Record:
@@ -127,7 +125,6 @@ cdef const uint8_t* match(const uint8_t* at, const ArrowSchema* schema) noexcept
 
 
 cdef Plan plan_of(const ArrowSchema* schema, bint whole):
-    """The plan of a producer's schema; `whole`: of the batches that it describes, else of one column."""
     cdef Wanted wanted = [schema, whole]
     cdef Known known = recent.again(&wanted, is_known)
     if known is None:
@@ -145,14 +142,12 @@ cdef Plan learn(const ArrowSchema* schema, bint whole):
     """Make the plan of a schema that is not known, and keep it for the next time."""
     cdef Known known = Known.__new__(Known)
     cdef list nodes = []
-    cdef LimitsData limits
     from arrowipc.cdata.format_strings import field_of, schema_of
 
     # The struct that stands for a batch does not count as a level of nesting.
     describe(schema, 0 if whole else 1, nodes, [] if whole else [name_of(schema)])
-    limits_data(None, &limits)
     described = schema_of(nodes) if whole else Schema([field_of(nodes)])
-    known.plan = python_plan(number_dictionaries(described), &limits)
+    known.plan = default_plan(number_dictionaries(described))
     known.whole = whole
     known.records = flatten(nodes)
     if len(known.records) <= WORTH_KEEPING:
@@ -622,7 +617,7 @@ cdef int load_columns(Columns out, Plan plan, ArrowArray** columns, int64_t star
     return complete(out, known, level)
 
 
-cdef RecordBatch new_batch(Plan plan, ArrayOwner owner, bint whole, int level, Dictionaries known=None):
+cdef RecordBatch new_batch(Plan plan, ArrayOwner owner, bint whole, int level, Dictionaries known):
     cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
     load(batch, plan, &owner.array, whole, owner, level, known)
     return batch
@@ -631,11 +626,7 @@ cdef RecordBatch new_batch(Plan plan, ArrayOwner owner, bint whole, int level, D
 cdef RecordBatch empty_batch(Plan plan):
     """Return a batch without rows."""
     cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
-    batch.allocate(plan, 0)
-    memset(batch.d.nodes, 0, plan.d.n_fields * sizeof(Node))
-    memset(batch.d.extents, 0, plan.d.n_buffers * sizeof(Extent))
-    memset(batch.d.views, 0, plan.d.n_views * sizeof(ViewRange))
-    batch.dictionaries = (None,) * len(plan.dictionaries)
+    ColumnsBuilder(plan).snapshot_into(batch)
     return batch
 
 
@@ -844,6 +835,12 @@ cdef tuple pair_of(object source):
     return <tuple> pair
 
 
+cdef RecordBatch paired(tuple pair, bint whole, int level):
+    """Return the batch, or (not `whole`) the one column, of what `pair_of` returned."""
+    cdef ArrayOwner owner = moved_array(pair[1])
+    return new_batch(plan_of(schema_in(pair[0]), whole), owner, whole, level, None)
+
+
 cdef BatchStream moved_stream(object source):
     """The stream that `source` is or offers, which is not asked for its schema yet; None: it offers none."""
     cdef BatchStream stream
@@ -906,19 +903,12 @@ cpdef object schema_from(object source):
     return plan_schema(plan_of(schema_in(capsule), True))
 
 
-cdef inline bint is_native(Plan plan) noexcept:
-    # Data kept in big-endian is exported and imported like foreign data, so that its export refuses it.
-    return not (plan.d.stored_big and plan.d.keep_stored)
-
-
 cdef RecordBatch import_any(object source, bint whole, int level, int64_t most):
     """All rows of `source`, or (not `whole`) the column that it is; of a stream, up to the batch that passes `most`."""
     cdef BatchStream stream
-    cdef ArrayOwner owner
     cdef tuple pair = pair_of(source)
     if pair is not None:
-        owner = moved_array(pair[1])
-        return new_batch(plan_of(schema_in(pair[0]), whole), owner, whole, level)
+        return paired(pair, whole, level)
     stream = stream_of(source, whole, level)
     if stream is None:
         raise nothing_found(source, "__arrow_c_array__, __arrow_c_device_array__ or __arrow_c_stream__, or a pair of "
@@ -927,7 +917,8 @@ cdef RecordBatch import_any(object source, bint whole, int level, int64_t most):
 
 
 cdef RecordBatch import_batch(object source, int level=LEVEL_NONE, int64_t most=INT64_MAX):
-    if type(source) is RecordBatch and is_native((<RecordBatch> source).plan):
+    if type(source) is RecordBatch:
+        check_native(<RecordBatch> source, "the Arrow C data interface")
         prove(<RecordBatch> source, level)
         return <RecordBatch> source
     return import_any(source, True, level, most)
@@ -935,7 +926,8 @@ cdef RecordBatch import_batch(object source, int level=LEVEL_NONE, int64_t most=
 
 cdef Array import_array(object source, int level=LEVEL_NONE, int64_t most=INT64_MAX):
     cdef RecordBatch batch
-    if type(source) is Array and is_native((<Array> source).columns.plan):
+    if type(source) is Array:
+        check_native((<Array> source).columns, "the Arrow C data interface")
         prove((<Array> source).columns, level)
         return <Array> source
     batch = import_any(source, False, level, most)
@@ -944,8 +936,6 @@ cdef Array import_array(object source, int level=LEVEL_NONE, int64_t most=INT64_
 
 cdef BatchStream import_stream(object source, int level=LEVEL_NONE):
     cdef BatchStream stream
-    cdef ArrowSchema* schema
-    cdef ArrayOwner owner
     cdef tuple pair
     if type(source) is not RecordBatch:
         stream = stream_of(source, True, level)
@@ -959,10 +949,8 @@ cdef BatchStream import_stream(object source, int level=LEVEL_NONE):
         if pair is None:
             raise nothing_found(source, "__arrow_c_stream__, __arrow_c_array__ or __arrow_c_device_array__, "
                                         "or an 'arrow_array_stream' PyCapsule")
-        owner = moved_array(pair[1])
-        schema = schema_in(pair[0])
-        stream.whole = stands_for_batch(schema)
-        stream.single = new_batch(plan_of(schema, stream.whole), owner, stream.whole, level)
+        stream.whole = stands_for_batch(schema_in(pair[0]))
+        stream.single = paired(pair, stream.whole, level)
     stream.plan = stream.single.plan
     return stream
 

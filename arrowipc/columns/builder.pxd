@@ -9,7 +9,7 @@ from arrowipc.inline.bits cimport SLACK, load_int, store_int
 from arrowipc.inline.fault cimport FAULT_CHILD_LENGTH, FAULT_OFFSET, Fault, fail, fail_count
 from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport add_overflows, inside, load_i32, load_u32, unlikely
-from arrowipc.inline.plan cimport LAYOUT_FIXED_LIST, ColumnsData, Extent, FieldPlan, Node, PlanData
+from arrowipc.inline.plan cimport ColumnsData, Extent, FieldPlan, Node, PlanData
 from arrowipc.inline.room cimport Room
 
 cdef struct Pool:
@@ -137,19 +137,6 @@ cdef inline int set_span(const ColumnsData* d, int32_t f, int64_t first, int64_t
         return fail_count(fault, FAULT_CHILD_LENGTH, f, d.nodes[f].length, count)
     spans[f].start = d.nodes[f].offset + first
     spans[f].count = count
-    return 0
-
-
-cdef inline int set_children(const ColumnsData* d, int32_t f, Span* spans, Fault* fault) noexcept nogil:
-    """Let the children of field f take the elements that f takes; of a fixed-size list, `width` times as many."""
-    cdef const FieldPlan* field = &d.plan.fields[f]
-    # The products do not overflow: check_sizes has computed that of the whole node.
-    cdef int64_t times = field.width if field.layout == LAYOUT_FIXED_LIST else 1
-    cdef int32_t child = f + 1
-    while child < field.end:
-        if set_span(d, child, spans[f].start * times, spans[f].count * times, spans, fault) < 0:
-            return -1
-        child = d.plan.fields[child].end
     return 0
 
 

@@ -355,9 +355,16 @@ cdef int span_runs(const ColumnsData* d, int32_t f, const Span* span, Span* out,
 cdef int span_children(const ColumnsData* d, int32_t f, bint nulls, Span* spans, Span* inner,
                        Fault* fault) noexcept nogil:
     cdef int layout = d.plan.fields[f].layout, found
+    cdef int64_t times
     cdef int32_t child = f + 1
     if layout == LAYOUT_STRUCT or layout == LAYOUT_FIXED_LIST or layout == LAYOUT_SPARSE:
-        return set_children(d, f, spans, fault)
+        # The products do not overflow: check_sizes has computed that of the whole node.
+        times = d.plan.fields[f].width if layout == LAYOUT_FIXED_LIST else 1
+        while child < d.plan.fields[f].end:
+            if set_span(d, child, spans[f].start * times, spans[f].count * times, spans, fault) < 0:
+                return -1
+            child = d.plan.fields[child].end
+        return 0
     if layout == LAYOUT_DENSE:
         return span_members(d, f, spans, fault)
     if layout == LAYOUT_RUN_END:
@@ -745,7 +752,6 @@ cdef class ColumnsBuilder(BuilderMemory):
         return 0
 
     cdef int match(self, Plan plan) except -1:
-        """Refuse pieces of a plan that has another shape."""
         if not may_follow(self.plan, plan):
             raise UsageError("the columns to append have another type than the columns so far, or share "
                              "their dictionaries differently")
@@ -753,7 +759,6 @@ cdef class ColumnsBuilder(BuilderMemory):
         return 0
 
     cdef Columns snapshot(self):
-        """Return everything so far, in memory that later appends do not change."""
         cdef Columns out = Columns.__new__(Columns)
         self.snapshot_into(out)
         return out

@@ -5,8 +5,10 @@ cimport cython
 
 from arrowipc._core cimport Columns, raise_fault
 from arrowipc.inline.fault cimport Fault
+from arrowipc.inline.plan cimport ColumnsData
 
 cdef enum:
+    MAX_NESTING = 256           # a plan nests 64 levels, and so does each dictionary in it; this bounds the C stack
     MAX_VALUES = 1 << 27        # the most Python objects that one call makes, unless the caller allows more
     DICT_SLOTS = 24             # the memory of a dict, in slots of a list
     AS_BACKED = -1              # as max_values: the bytes of the columns decide, so that small input makes few values
@@ -55,6 +57,15 @@ cdef int check_native(Columns columns, object action) except -1
 cdef Columns dictionary_of(Columns columns, int32_t field)
 cdef int64_t dictionary_id(Columns columns, int32_t field) except? -1
 cdef list rows_of(tuple names, list columns, int64_t count, const uint8_t* valid, int64_t at)
+
+
+cdef inline int64_t extent_bytes(const ColumnsData* d) noexcept nogil:
+    """Return the bytes of all buffers, without those of dictionaries."""
+    cdef int64_t total = 0
+    cdef int32_t i
+    for i in range(d.n_extents):
+        total += d.extents[i].size
+    return total
 
 
 cdef inline int check(int found, const Fault* fault, Columns columns) except -1:

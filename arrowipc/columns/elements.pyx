@@ -48,8 +48,6 @@ cdef extern from "Python.h":
     bint PyGC_Enable()
 
 cdef enum:
-    # A plan nests 64 levels at most, and so does each dictionary inside it; this only bounds the C stack.
-    MAX_NESTING = 256
     # Text and binary may take as many bytes as the columns have. Rows of views and of dense unions may share
     # bytes: for them, this many more bytes are allowed for each value that may be made.
     BYTES_PER_VALUE = 8
@@ -162,9 +160,7 @@ cdef Quota quota(int64_t max_values, object extensions=None, object maps_as_pydi
 
 cdef int64_t count_bytes(Columns columns) except -1:
     """Bytes of all buffers, those of dictionaries included."""
-    cdef int64_t i, total = 0
-    for i in range(columns.d.n_extents):
-        total += columns.d.extents[i].size
+    cdef int64_t total = extent_bytes(&columns.d)
     for dictionary in columns.dictionaries or ():
         if dictionary is not None:
             total += count_bytes(dictionary)
@@ -172,7 +168,6 @@ cdef int64_t count_bytes(Columns columns) except -1:
 
 
 cdef int check_native(Columns columns, object action) except -1:
-    """Refuse columns that the reader was asked to keep in big-endian order."""
     if columns.plan is None:
         raise UsageError("this object was not made by arrowipc and holds nothing")
     if columns.plan.d.stored_big and columns.plan.d.keep_stored:
@@ -183,7 +178,6 @@ cdef int check_native(Columns columns, object action) except -1:
 
 
 cdef list values(Columns columns, int32_t field, int64_t at, int64_t count, Quota q):
-    """Elements [at, at + count) of a field, `at` physical, as Python values."""
     check_native(columns, "conversion to Python values")
     cdef bint running = pause_collector()
     try:
@@ -874,7 +868,6 @@ cdef list decoded(Quota q, Columns columns, int32_t field, int64_t at, int64_t c
 
 
 cdef Columns dictionary_of(Columns columns, int32_t field):
-    """The values of a dictionary-encoded field, None when they have not arrived."""
     cdef int32_t ordinal = columns.d.plan.fields[field].dictionary
     if columns.dictionaries is None or ordinal < 0 or ordinal >= len(columns.dictionaries):
         return None

@@ -12,7 +12,7 @@ cimport cython
 
 from arrowipc._core cimport Columns
 from arrowipc.columns.builder cimport BEGINS_NOT, BEGINS_SNAPSHOT, BEGINS_VALUES, begins_with_snapshot
-from arrowipc.columns.elements cimport check, count_bytes, dictionary_id, dictionary_of
+from arrowipc.columns.elements cimport MAX_NESTING, check, count_bytes, dictionary_id, dictionary_of
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
@@ -30,9 +30,6 @@ from arrowipc.errors import ArrowIpcError, LimitError
 
 cdef extern from "Python.h":
     double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
-
-cdef enum:
-    MAX_NESTING = 256
 
 # The number of comparisons that are always allowed; a list element is one, and so are 8 bytes of contents. Each byte of
 # either side allows eight more. Views, unions and dictionaries may share what they point at: a million list views of
@@ -79,7 +76,6 @@ cdef class Comparison:
 
 cdef int same_values(Columns a, int32_t f, int64_t i, Columns b, int32_t g, int64_t j, int64_t count,
                      bint nan_equal) except -1:
-    """Whether elements [i, i + count) of field f of `a` equal [j, j + count) of g of `b`; types are equal."""
     cdef int equality = NAN_EQUAL if nan_equal else AS_NUMBERS
     cdef Comparison q = comparison(a, b, equality, FREE_ELEMENTS)
     if count >= 64:
@@ -138,10 +134,15 @@ cdef tuple longest_dictionaries(object pieces):
     cdef list found = []
     cdef set known, differing = set()
     cdef Py_ssize_t k
+    for one in pieces:
+        # Nearly always a column has one dictionary, or one that grows.
+        if one.dictionaries is not first:
+            break
+    else:
+        return list(first), differing
     for k in range(len(first)):
         longest, last, known = first[k], first, {id(None), id(first[k])}
         for one in pieces:
-            # Nearly always a column has one dictionary, or one that grows.
             if one.dictionaries is last:
                 continue
             last = one.dictionaries

@@ -31,6 +31,9 @@ cpdef object count_rows(object pieces)
 # The dictionaries of `plan`, from the arrays of its encoded fields in pre-order.
 cdef tuple share_dictionaries(Plan plan, list arrays)
 
+# The plan of a Python schema, with the default limits.
+cdef Plan default_plan(object schema)
+
 # Fill `out`, which is new, with the rows of all pieces (at least one). `lend`: large data buffers of views are shared
 # with the pieces; else everything except dictionaries is copied.
 cdef int concat_into(Columns out, tuple pieces, bint lend=*) except -1

@@ -146,11 +146,9 @@ cdef class RecordBatch(Columns, Tabular):
 
     def _with_schema(self, schema):
         """The same columns, described by a schema of the same types."""
-        cdef LimitsData limits
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         check_native(self, "another schema")
-        limits_data(None, &limits)
-        out.share(self, python_plan(schema, &limits))
+        out.share(self, default_plan(schema))
         out.dictionaries = self.dictionaries
         out.metadata_pairs = self.metadata_pairs
         return out
@@ -455,7 +453,6 @@ cdef RecordBatch as_batch(object data):
 
 
 cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length):
-    """Rows [offset, offset + length) of a batch, which exist: another table over the same buffers."""
     cdef RecordBatch part = RecordBatch.__new__(RecordBatch)
     cdef int32_t i
     part.share(batch, batch.plan)
@@ -558,6 +555,12 @@ cdef class BatchProducer:
 # -- arrays as columns ---------------------------------------------------------------------------------------
 
 
+cdef Plan default_plan(object schema):
+    cdef LimitsData limits
+    limits_data(None, &limits)
+    return python_plan(schema, &limits)
+
+
 cdef Columns single_column(Array array, Plan plan):
     """The buffers are shared, and so are the tables of nodes and extents if nothing in them has to change."""
     cdef Columns source = array.columns, out
@@ -578,9 +581,7 @@ cdef RecordBatch batch_of_arrays(Plan plan, list arrays, int64_t length):
 
 def batch_of(schema, arrays, length):
     """Arrays as the columns of a schema, which has their types, over the same buffers; each has `length` elements."""
-    cdef LimitsData limits
-    limits_data(None, &limits)
-    return batch_of_arrays(python_plan(schema, &limits), list(arrays), length)
+    return batch_of_arrays(default_plan(schema), list(arrays), length)
 
 
 # (field, the plan of a batch with this column only): callers ask for the same columns again and again.
@@ -589,15 +590,13 @@ cdef Recent recent_columns = Recent(8)
 
 def batches_of(field, arrays):
     """Arrays of a field's type as batches of one column, in the same memory."""
-    cdef LimitsData limits
     cdef Array array
     cdef list out = []
     cdef tuple known = recent_columns.find(identity(field))
     if known is None:
         from arrowipc.schemas import Schema
 
-        limits_data(None, &limits)
-        known = field, python_plan(Schema([field]), &limits)
+        known = field, default_plan(Schema([field]))
         recent_columns.keep(known, identity(field))
     for array in arrays:
         check_native(array.columns, "a column of a batch")
@@ -638,7 +637,6 @@ cdef int place_arrays(Columns out, Plan plan, list arrays, int64_t length) excep
 
 
 cdef tuple share_dictionaries(Plan plan, list arrays):
-    """The dictionaries of a plan, from those of its encoded fields in pre-order; None: not arrived."""
     cdef list out = [None] * len(plan.dictionaries), taken = [None] * len(plan.dictionaries)
     cdef Array array, known
     cdef DictionaryPlan dictionary

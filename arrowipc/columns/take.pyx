@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memset
 from arrowipc._core cimport Columns, Memory, Plan, Source, field_path, raise_fault
 from arrowipc.columns.array cimport Array, as_array, count_nulls, is_foreign
 from arrowipc.columns.builder cimport SnapshotOwner, may_follow
-from arrowipc.columns.elements cimport check_native
+from arrowipc.columns.elements cimport check_native, extent_bytes
 from arrowipc.columns.equal cimport longest_dictionaries
 from arrowipc.columns.record_batch cimport RecordBatch, concat_into
 from arrowipc.inline.bits cimport SLACK, append_bits, largest, ones, store_int
@@ -755,6 +755,12 @@ cdef int take_into(Columns out, Columns source, const int64_t* numbers, int64_t 
 # -- rows ----------------------------------------------------------------------------------------------------
 
 
+cdef Memory int64s(int64_t count):
+    cdef Memory out = Memory(max(8 * count, 8))
+    out.size = 8 * count
+    return out
+
+
 cdef object numpy_or_none():
     """NumPy; None if it is not installed."""
     try:
@@ -778,8 +784,7 @@ cdef Source int64_source(object values, str name):
     if np is None:
         values = values if type(values) is list and not FREE_THREADED else list(values)
         n = len(values)
-        numbers = Memory(8 * n)
-        numbers.size = 8 * n
+        numbers = int64s(n)
         for i in range(n):
             item = <object> PyList_GET_ITEM(values, i)
             if not PyLong_CheckExact(item):
@@ -835,7 +840,6 @@ cdef int64_t check_index(int64_t* out, const loose_i64* index, int64_t n, int64_
 
 
 cdef int64_t number_rows(int64_t* out, Source index, int64_t rows, bint negative, object wrong, str name) except -1:
-    """Do what `check_index` does; raise `wrong` with a message if an index has no row."""
     cdef int64_t runs
     with nogil:
         runs = check_index(out, <const loose_i64*> index.data, index.size // 8, rows, negative)
@@ -868,17 +872,16 @@ cdef tuple own_dictionaries(tuple dictionaries):
     cdef Columns source, copy
     cdef list out = list(dictionaries or ())
     cdef tuple below
-    cdef int64_t total, i, k
+    cdef int64_t most, i
     for i in range(len(out)):
         source = out[i]
         if source is None:
             continue
         if source.own is None:
             own_metadata(source.plan, None)
-            below, total = own_dictionaries(source.dictionaries), 0
-            for k in range(source.d.n_extents):
-                total += source.d.extents[k].size
-            if owner_bytes(source.owner) <= 2 * total + SMALL and below == (source.dictionaries or ()):
+            below = own_dictionaries(source.dictionaries)
+            most = 2 * extent_bytes(&source.d) + SMALL
+            if owner_bytes(source.owner) <= most and below == (source.dictionaries or ()):
                 continue
             copy = Columns.__new__(Columns)
             concat_into(copy, (source,), False)
@@ -929,7 +932,6 @@ cdef RecordBatch take_numbers(RecordBatch source, object indices, bint negative,
 
 
 cdef void spread_counts(int64_t* out, const int64_t* times, int64_t n_times, int64_t first) noexcept nogil:
-    """Write the number first + i into `out` times[i] times, for each i."""
     cdef int64_t at = 0, i, k
     for i in range(n_times):
         for k in range(at, at + times[i]):
@@ -1001,8 +1003,7 @@ cdef tuple without_nulls(object indices):
     if count_nulls(array) == 0:
         return array, None
     bits = validity(&array.columns.d, array.index)
-    valid, positions = Memory(8 * (array.length - array._null_count)), Memory(8 * array.length)
-    valid.size, positions.size = 8 * (array.length - array._null_count), 8 * array.length
+    valid, positions = int64s(array.length - array._null_count), int64s(array.length)
     for i in range(array.length):
         (<int64_t*> positions.data)[i] = -1
         if bits != NULL and get_bit(bits, array.offset + i):
@@ -1071,9 +1072,8 @@ cdef Chosen marked(Memory marks, int64_t rows) except *:
 def marked_rows(Memory marks not None, int64_t rows):
     """Return the numbers of the rows that are marked; `marks` has a bit for each row, in words of 64 bits."""
     cdef Chosen kept = marked(marks, rows)
-    cdef Memory out = Memory(8 * kept.count)
+    cdef Memory out = int64s(kept.count)
     number_bits(<int64_t*> out.data, <const loose_u64*> marks.data, rows)
-    out.size = 8 * kept.count
     return out
 
 

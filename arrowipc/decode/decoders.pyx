@@ -21,6 +21,7 @@ from arrowipc._core cimport (
     level_of, limits_data, open_batch, raise_fault, read_pairs, walk_measured, walk_stored,
 )
 from arrowipc.columns.builder cimport ColumnsBuilder, DeltaOrigin, begin_deltas
+from arrowipc.columns.elements cimport extent_bytes
 from arrowipc.columns.equal cimport adopted
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.fault cimport (
@@ -371,12 +372,9 @@ cdef class Decoder:
 
     cdef int grow(self, Dictionary entry, Columns piece, int64_t id) except -1:
         """Append `piece` to the values so far. Batches keep the earlier values that they have; the memory is shared."""
-        cdef int64_t nbytes = 0, length
-        cdef int32_t i
+        cdef int64_t nbytes = extent_bytes(&piece.d), length
         cdef ColumnsBuilder builder
         cdef tuple dictionaries
-        for i in range(piece.d.n_extents):
-            nbytes += piece.d.extents[i].size
         length = piece.d.length + (0 if entry.values is None else entry.values.d.length)
         check_dictionary(id, length, entry.nbytes + nbytes, self.dictionary_bytes + nbytes, &self.limits)
         self.dictionary_bytes += nbytes

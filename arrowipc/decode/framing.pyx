@@ -520,7 +520,6 @@ cdef class _Loan:
 
 
 cdef Message take_message(Framer framer):
-    """Return the framer's current message as an object of its own."""
     cdef Message message = Message.__new__(Message)
     message.envelope = framer.envelope
     message.metadata_bytes = framer.metadata

@@ -88,12 +88,7 @@ verify=False)\n--\n\n
                  verify=False):
         if self.decoder is not None:
             raise UsageError("a decoder begins once: make another one")
-        use_threads = use_threads is True or check_flag("use_threads", use_threads)
-        ensure_native_endian = ensure_native_endian is True or check_flag("ensure_native_endian", ensure_native_endian)
-        self.verify, self.use_threads = verify_of(verify), use_threads
-        self.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
-        self.limits = self.decoder.limits
-        self.failure = None
+        set_up(self, columns, validate, limits, use_threads, ensure_native_endian, verify)
 
     cdef int begin(self) except -1:
         """Read the schema message."""
@@ -336,15 +331,22 @@ def new_without_init(type kind not None):
     return PyType_GenericAlloc(kind, 0)
 
 
+cdef int set_up(StreamDecoder stream, object columns, object validate, object limits, object use_threads,
+                object ensure_native_endian, object verify) except -1:
+    """Make a new StreamDecoder ready for its input."""
+    use_threads = use_threads is True or check_flag("use_threads", use_threads)
+    ensure_native_endian = ensure_native_endian is True or check_flag("ensure_native_endian", ensure_native_endian)
+    stream.verify, stream.use_threads = verify_of(verify), use_threads
+    stream.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
+    stream.limits = stream.decoder.limits
+    stream.failure = None
+    return 0
+
+
 def stream_of(data, columns, validate, limits, use_threads, ensure_native_endian, verify):
     """Return a `StreamDecoder` that was fed all its input and has read its schema: one call for a small stream."""
     cdef StreamDecoder stream = StreamDecoder.__new__(StreamDecoder)
-    use_threads = use_threads is True or check_flag("use_threads", use_threads)
-    ensure_native_endian = ensure_native_endian is True or check_flag("ensure_native_endian", ensure_native_endian)
-    stream.decoder = new_decoder(columns, validate, limits, use_threads, ensure_native_endian)
-    stream.limits = stream.decoder.limits
-    stream.verify, stream.use_threads = verify_of(verify), use_threads
-    stream.failure = None
+    set_up(stream, columns, validate, limits, use_threads, ensure_native_endian, verify)
     stream.chunk = Source.__new__(Source, data)     # Source(data) takes three times as long
     stream.last = True
     stream.take_next(NEXT_SCHEMA)

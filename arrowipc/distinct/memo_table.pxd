@@ -78,9 +78,5 @@ cdef class MemoTable:
     cdef void save(self) noexcept nogil
     cdef void restore(self) noexcept nogil
     cdef int64_t null_number(self)
+    # The values so far, in memory that later ones do not change.
     cdef Columns snapshot(self)
-
-
-# Return a table whose values have dictionaries that are the values of the tables `below`, so that indices alone tell
-# values apart.
-cdef MemoTable nested_memo_table(Plan plan, tuple below, Budget budget, bint earns)

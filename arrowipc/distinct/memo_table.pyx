@@ -15,7 +15,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
 from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder, Undo, copy_in, pool_place, reserve
-from arrowipc.columns.elements cimport count_bytes
+from arrowipc.columns.elements cimport count_bytes, extent_bytes
 from arrowipc.columns.equal cimport adopted
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.bits cimport append_ones, largest, load_int, store_bits, store_int
@@ -558,10 +558,7 @@ cdef Budget new_budget(int64_t slack, str where):
 
 cdef int64_t count_value_bytes(Columns columns, int64_t count):
     """Estimate the bytes of `count` of the values from their share in all, without the bytes of dictionaries."""
-    cdef int64_t total = 0
-    cdef int32_t i
-    for i in range(columns.d.n_extents):
-        total += columns.d.extents[i].size
+    cdef int64_t total = extent_bytes(&columns.d)
     return total if count == columns.d.length else <int64_t> (<double> total * count / columns.d.length)
 
 
@@ -717,7 +714,6 @@ cdef class MemoTable:
         return self.null_at if self.flat else self.spelled_null
 
     cdef Columns snapshot(self):
-        """Return the values so far, in memory that later values do not change."""
         return self.builder.snapshot()
 
     # For Python: tests and measurements.
@@ -747,12 +743,3 @@ cdef class MemoTable:
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         self.builder.snapshot_into(out)
         return out
-
-
-cdef MemoTable nested_memo_table(Plan plan, tuple below, Budget budget, bint earns):
-    cdef MemoTable table = MemoTable(plan)
-    table.below = below
-    table.budget = budget
-    table.spelled.left = &budget.left
-    table.earns = earns
-    return table

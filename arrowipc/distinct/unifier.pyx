@@ -13,10 +13,10 @@ from libc.string cimport memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Plan, field_name, field_path, raise_fault
 from arrowipc.columns.builder cimport BEGINS_DELTAS, Span, set_span, span_children
-from arrowipc.columns.elements cimport dictionary_of
+from arrowipc.columns.elements cimport dictionary_of, extent_bytes
 from arrowipc.columns.equal cimport begins_with
 from arrowipc.columns.record_batch cimport RecordBatch
-from arrowipc.distinct.memo_table cimport SPELLED_LEAST, Budget, MemoTable, nested_memo_table, new_budget
+from arrowipc.distinct.memo_table cimport SPELLED_LEAST, Budget, MemoTable, new_budget
 from arrowipc.inline.bits cimport largest, load_int, store_int
 from arrowipc.inline.element cimport index_at, validity
 from arrowipc.inline.fault cimport FAULT_FULL, FAULT_INDEX, FAULT_MEMORY, Fault, fail
@@ -55,7 +55,7 @@ cdef struct Move:
 
 
 cdef inline bint move_all(const Move* m, int32_t width, int32_t written) noexcept nogil:
-    """Transpose all indices, and return whether all could be; `first_wrong` finds the first that could not."""
+    """Transpose all indices, and return whether all could be."""
     cdef const uint8_t* bits = m.bits
     cdef const uint8_t* source = m.source
     cdef uint8_t* out = m.out
@@ -83,23 +83,12 @@ cdef inline bint move_all(const Move* m, int32_t width, int32_t written) noexcep
     return not wrong
 
 
-cdef int64_t first_wrong(const Move* m, int32_t width) noexcept nogil:
-    """Position of the first index that cannot be transposed; m.stop if there is none."""
-    cdef int64_t i, index
-    for i in range(m.start, m.stop):
-        if m.bits == NULL or get_bit(m.bits, i):
-            index = load_int(m.source, i, width) & m.mask
-            if <uint64_t> index >= m.count or m.numbers[index] > m.limit:
-                return i
-    return m.stop
-
-
 cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count, const int64_t* numbers,
                    int64_t n_values, uint8_t* out, int32_t width, int64_t limit, Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef bint signed = (field.flags & FIELD_SIGNED) != 0
     cdef Move m
-    cdef int64_t stopped, index
+    cdef int64_t i, index
     cdef bint moved
     m.bits = d.extents[field.first_buffer].data
     m.source = d.extents[field.first_buffer + 1].data
@@ -127,14 +116,15 @@ cdef int transpose(const ColumnsData* d, int32_t f, int64_t start, int64_t count
         moved = move_all(&m, 8, 8)
     if moved:
         return 0
-    stopped = first_wrong(&m, field.width)
-    if stopped == m.stop:
-        # Without values, all indices are null. Else the memory has changed since `move_all`: some may not be written.
-        return fail(fault, FAULT_INDEX, f, 1, start, n_values, n_values) if n_values else 0
-    index = load_int(m.source, stopped, field.width) & m.mask
-    if index < 0 or index >= n_values:
-        return fail(fault, FAULT_INDEX, f, 1, stopped, index, n_values)
-    return fail(fault, FAULT_FULL, f, 1, stopped, numbers[index], limit)
+    for i in range(m.start, m.stop):
+        if m.bits == NULL or get_bit(m.bits, i):
+            index = load_int(m.source, i, field.width) & m.mask
+            if not 0 <= index < n_values:
+                return fail(fault, FAULT_INDEX, f, 1, i, index, n_values)
+            if numbers[index] > limit:
+                return fail(fault, FAULT_FULL, f, 1, i, numbers[index], limit)
+    # Without values, all indices are null. Else the memory has changed since `move_all`: some may not be written.
+    return fail(fault, FAULT_INDEX, f, 1, start, n_values, n_values) if n_values else 0
 
 
 cdef int check_used_indices(const ColumnsData* d, int32_t f, int64_t start, int64_t count, int64_t n_values,
@@ -366,13 +356,10 @@ cdef class Unifier:
 
     cdef Columns to_add(self, Columns dictionary, int64_t known, tuple place):
         """Return a dictionary for the table: indices in its values are transposed to the unified inner dictionaries."""
-        cdef int64_t more = dictionary.d.length - known, size = 0
+        cdef int64_t more = dictionary.d.length - known
         cdef Columns below
-        cdef int32_t i
         cdef list maps = []
-        for i in range(dictionary.d.n_extents):
-            size += dictionary.d.extents[i].size
-        if size < dictionary.d.length and not self.table.earns:
+        if extent_bytes(&dictionary.d) < dictionary.d.length and not self.table.earns:
             # Values may take no bytes at all, but their numbers take some.
             self.table.budget.spend(NUMBER_BYTES * more)
         if not self.below:
@@ -402,11 +389,15 @@ cdef list encoded_fields(Plan plan):
 
 cdef Unifier new_unifier(Plan plan, tuple below, Budget budget, bint earns):
     cdef Unifier unifier = Unifier.__new__(Unifier)
+    cdef MemoTable table
     unifier.plan = plan
     unifier.encoded = encoded_fields(plan)
     unifier.below = below
-    unifier.table = nested_memo_table(plan, tuple([(<Unifier> inner).table for inner in below]), budget, earns)
     unifier.recent = []
+    unifier.table = table = MemoTable(plan)
+    table.below = tuple([(<Unifier> inner).table for inner in below])
+    table.budget, table.earns = budget, earns
+    table.spelled.left = &budget.left
     return unifier
 
 

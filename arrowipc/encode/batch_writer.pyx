@@ -17,9 +17,10 @@ from libc.string cimport memcpy, memset, strchr, strcmp
 import io
 import os
 
-from arrowipc._core cimport Columns, Plan, Recent, export_bytes, field_path, identity, limits_data, raise_fault
+from arrowipc._core cimport Columns, Plan, Recent, export_bytes, field_path, identity, raise_fault
 from arrowipc.metadata.checksums cimport SUM_DIGITS, Checksum, crc_more, find_checksum, put_hex, sign_alone
-from arrowipc.columns.record_batch cimport RecordBatch, as_batch, concat_into
+from arrowipc.columns.elements cimport check, check_native
+from arrowipc.columns.record_batch cimport RecordBatch, as_batch, concat_into, default_plan
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_parts, stored_size
 from arrowipc.inline.fault cimport Fault
@@ -28,10 +29,10 @@ from arrowipc.inline.flatbuf cimport Table, fb_root
 from arrowipc.inline.footer_block cimport put_block
 from arrowipc.inline.huge_pages cimport HUGE_PAGE, want_huge_pages
 from arrowipc.inline.loads cimport load_i32
-from arrowipc.inline.plan cimport FIELD_NULLABLE, ColumnsData, FieldPlan, LimitsData
+from arrowipc.inline.plan cimport FIELD_NULLABLE, ColumnsData, FieldPlan
 from arrowipc.inline.room cimport reserve_items
 from arrowipc.inline.threads cimport count_up
-from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
+from arrowipc.metadata.schema_reader cimport plan_schema
 from arrowipc.decode.framing cimport Message, new_message
 from arrowipc.encode.batch_encoder cimport Compressor, Encoder
 from arrowipc.encode.dictionary_writer cimport Emission, WrittenDictionaries
@@ -485,9 +486,8 @@ cdef int encode_alone(EncodeOptions encode_options, Truncator truncator, RecordB
     """Encode a batch as if it were the first message of its sink."""
     cdef Fault fault
     encode_options.choose(batch.plan)
-    check_order(batch.plan)
-    if truncator.truncate(&batch.d, 0, batch.d.length, &fault) < 0:
-        raise_fault(&fault, batch.plan)
+    check_native(batch, "writing")
+    check(truncator.truncate(&batch.d, 0, batch.d.length, &fault), &fault, batch)
     encode_options.encoder.encode(&truncator.d, encode_options.chosen_data, batch.metadata_pairs, 0)
     return 0
 
@@ -515,13 +515,6 @@ def batch_size(data, options):
     cdef EncodeOptions encode_options = EncodeOptions(options)
     encode_alone(encode_options, Truncator(batch.plan), batch)
     return encode_options.encoder.head_size + encode_options.encoder.body_length
-
-
-cdef inline int check_order(Plan plan) except -1:
-    if plan.d.stored_big and plan.d.keep_stored:
-        raise UsageError("the batch was kept in big-endian byte order (ensure_native_endian=False), and we write "
-                         "little-endian: read it with ensure_native_endian=True")
-    return 0
 
 
 cdef Recent recent = Recent(8)      # (schema that was asked for, schema that is written)
@@ -710,11 +703,9 @@ cdef class BatchWriter:
                                        "it again with arrowipc.copy()")
 
     cdef int set_plan(self, object schema) except -1:
-        cdef LimitsData limits
         cdef int32_t i
         self.check_usable()
-        limits_data(None, &limits)
-        self.plan = python_plan(schema, &limits)
+        self.plan = default_plan(schema)
         self.encode_options.choose(self.plan)
         if self.annotate is not None:
             self.annotate.check(schema)
@@ -821,7 +812,7 @@ cdef class BatchWriter:
         """Refuse a batch whose columns have other names or types than those of the writer's schema."""
         if self.plan is None:
             self.expect(plan_schema(columns.plan))
-        check_order(columns.plan)
+        check_native(columns, "writing")
         if plan_schema(columns.plan) is not self.asked:
             check_schema(plan_schema(self.plan), plan_schema(columns.plan))
         self.accepted = columns.plan
@@ -831,8 +822,7 @@ cdef class BatchWriter:
         cdef Fault fault
         cdef int64_t found
         cdef int32_t f
-        if self.truncator.truncate(&columns.d, start, count, &fault) < 0:
-            raise_fault(&fault, columns.plan)
+        check(self.truncator.truncate(&columns.d, start, count, &fault), &fault, columns)
         f = refused_field(&self.truncator.d, self.allow_64bit)
         if f < 0:
             return 0
@@ -1004,8 +994,7 @@ cdef class BatchWriter:
         if self.num_record_batches == 0 and self.dictionaries is not None:
             self.dictionaries.before(empty, emissions)      # without them, readers refuse any batch
             self.put_dictionaries(emissions)
-        if self.truncator.truncate(&empty.d, 0, 0, &fault) < 0:
-            raise_fault(&fault, self.plan)
+        check(self.truncator.truncate(&empty.d, 0, 0, &fault), &fault, empty)
         self.encoder.closing = True
         self.encoder.encode(&self.truncator.d, NULL, (), self.sink.position)
         if self.sink.keeps:
@@ -1069,7 +1058,6 @@ cdef int32_t refused_field(const ColumnsData* d, bint allow_64bit) noexcept nogi
 
 
 cdef str version_name(Encoder encoder):
-
     return "V4" if encoder.version == MetadataVersion_V4 else "V5"
 
 

@@ -38,6 +38,6 @@ cdef class Cells:
 cdef object cells_from(object column, int64_t start)
 # Raise the fault of `Cells.get`.
 cdef int raise_cell_fault(const Fault* fault, Cells cells) except -1
-# An array without nulls over memory of arrowipc: numbers, or offsets and the data that they point into. `type` should
-# be the same object in all calls, because its plan is found by it.
-cdef Array array_over(object type, int64_t count, Memory values, Memory data)
+# An array without nulls over memory of arrowipc: numbers, or offsets and the data that they point into. `schema` has
+# one column of its type; it should be the same object in all calls, because it keeps its plan.
+cdef Array array_over(object schema, int64_t count, Memory values, Memory data)

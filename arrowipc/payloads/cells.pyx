@@ -4,25 +4,23 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free
 
-from arrowipc._core cimport Columns, Memory, Recent, Source, identity, limits_data, raise_fault
+from arrowipc._core cimport Columns, Memory, Source, raise_fault
 from arrowipc.cdata.import_array cimport BatchStream, import_stream
 from arrowipc.columns.array cimport Array, make_array
 from arrowipc.columns.elements cimport check_native
-from arrowipc.columns.record_batch cimport RecordBatch
+from arrowipc.columns.record_batch cimport RecordBatch, default_plan
 from arrowipc.inline.element cimport validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary
 from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, Extent, FieldPlan, LimitsData, Node,
+    FIELD_ENCODED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, Extent, FieldPlan, Node,
 )
 from arrowipc.inline.room cimport new_zeros
-from arrowipc.metadata.schema_reader cimport python_plan
+from arrowipc.payloads.dictionary_gc cimport extent_of
 
-from arrowipc.datatypes import Field
 from arrowipc.errors import UsageError
-from arrowipc.schemas import Schema
 
 cdef enum:
     # Python objects that are read at a time: a call that stops early should not have read all of them.
@@ -162,29 +160,15 @@ cdef object cells_from(object column, int64_t start):
                      f"a NumPy object array of bytes, found {type(column).__name__}")
 
 
-cdef Recent recent_plans = Recent(4)    # (type, plan of one column of it)
-
-
-cdef inline void set_extent(Extent* out, Memory memory) noexcept:
-    out.data = memory.data if memory.size else NULL
-    out.size = memory.size
-
-
-cdef Array array_over(object type, int64_t count, Memory values, Memory data):
+cdef Array array_over(object schema, int64_t count, Memory values, Memory data):
     cdef Columns columns = Columns.__new__(Columns)
-    cdef LimitsData limits
-    found = recent_plans.find(identity(type))
-    if found is None:
-        limits_data(None, &limits)
-        found = (type, python_plan(Schema([Field("", type)]), &limits))
-        recent_plans.keep(found, identity(type))
-    columns.allocate(found[1], 0)
+    columns.allocate(default_plan(schema), 0)
     columns.d.length = count
     columns.d.nodes[0] = Node(count, 0, 0)
     columns.d.extents[0] = Extent(NULL, 0)
-    set_extent(&columns.d.extents[1], values)
+    columns.d.extents[1] = extent_of(values.data, values.size)
     if data is not None:
-        set_extent(&columns.d.extents[2], data)
+        columns.d.extents[2] = extent_of(data.data, data.size)
     columns.owner = (values, data)
     columns.dictionaries = ()
     return make_array(columns, 0, 0, count)

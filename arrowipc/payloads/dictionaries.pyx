@@ -11,10 +11,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy
 
-from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, limits_data, raise_fault
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
 from arrowipc.columns.builder cimport ColumnsBuilder
-from arrowipc.columns.elements cimport dictionary_of
+from arrowipc.columns.elements cimport dictionary_of, extent_bytes
 from arrowipc.columns.equal cimport begins_with
+from arrowipc.columns.record_batch cimport default_plan
 from arrowipc.columns.take cimport take_into
 from arrowipc.distinct.memo_table cimport Budget, MemoTable
 from arrowipc.distinct.unifier cimport TransposeMap, Unifier, check_used_indices, transpose, unifier_of
@@ -28,10 +29,10 @@ from arrowipc.inline.plan cimport (
     LAYOUT_NULL, LAYOUT_VIEW, ColumnsData, Envelope, FieldPlan, LimitsData, ViewRange, place_views,
 )
 from arrowipc.inline.room cimport make_room, new_zeros
-from arrowipc.metadata.schema_reader cimport plan_schema, python_plan
+from arrowipc.metadata.schema_reader cimport plan_schema
 from arrowipc.payloads.dictionary_gc cimport take_flat
 from arrowipc.payloads.schema_mapping cimport (
-    HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, EncodedField, SchemaMapping, find_mapping, piece_bytes, plain_schema,
+    HOW_DECODED, HOW_ENCODED, HOW_TRANSPOSED, EncodedField, SchemaMapping, find_mapping, plain_schema,
     raise_mapping_fault, set_values,
 )
 from arrowipc.decode.decoders cimport decode_batch_into, dictionaries_of
@@ -276,7 +277,6 @@ cdef class OutputDictionaries:
         """Return a dictionary with the same values, which are decoded if they refer to other dictionaries."""
         cdef ColumnsBuilder builder
         cdef SchemaMapping mapping
-        cdef LimitsData limits
         cdef Plain known
         cdef Fault fault
         if not values.plan.dictionaries:
@@ -285,9 +285,8 @@ cdef class OutputDictionaries:
         if known is None:
             known = Plain.__new__(Plain)
             known.plan = values.plan
-            limits_data(None, &limits)
-            known.mapping = find_mapping(values.plan, python_plan(plain_schema(plan_schema(values.plan)), &limits),
-                                         False)
+            plain = default_plan(plain_schema(plan_schema(values.plan)))
+            known.mapping = find_mapping(values.plan, plain, False)
             self.plain[id(values.plan)] = known
         elif known.values is not None and known.values.d.length == values.d.length and begins_with(
                 values, known.values):
@@ -296,7 +295,7 @@ cdef class OutputDictionaries:
         self.inside += 1
         try:
             kept = self.make_piece(mapping, values)
-            self.spend(piece_bytes(&mapping.piece.d), True)
+            self.spend(extent_bytes(&mapping.piece.d), True)
         finally:
             self.inside -= 1
         builder = ColumnsBuilder(mapping.out)
@@ -331,7 +330,6 @@ cdef class OutputDictionaries:
         return total
 
     cdef tuple snapshot(self):
-        """The dictionaries of the output, as they stand."""
         return tuple([(<Unifier> one).values() for one in self.top])
 
 
@@ -416,7 +414,7 @@ cdef class LoopDictionaries:
         if found != DECODED or not cached.wanted:
             return found
         before = self.nbytes - (cached.nbytes if cached.arrived else 0)
-        cached.nbytes = piece_bytes(cached.values.d)
+        cached.nbytes = extent_bytes(cached.values.d)
         self.inflated = max(cached.nbytes - message.body_length, 0)
         # Values that take next to no bytes are left to `Decoder`, which counts them.
         if (cached.values.d.length > 8 * cached.nbytes + MOST_FREE or cached.nbytes > limits.dictionary_bytes - before

@@ -9,10 +9,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
-from arrowipc._core cimport Memory, raise_fault
+from arrowipc._core cimport Memory
+from arrowipc.columns.elements cimport check
 from arrowipc.columns.equal cimport same_values
 from arrowipc.columns.record_batch cimport RecordBatch, select_columns
-from arrowipc.columns.take cimport take_pieces
+from arrowipc.columns.take cimport int64s, take_pieces
 from arrowipc.inline.element cimport float_key, load_unsigned, validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
@@ -117,9 +118,7 @@ cdef int mark_column(RecordBatch keys, int32_t f, uint8_t* marks, uint8_t* scrat
     if layout == LAYOUT_NULL:
         return 0
     if is_binary(layout):
-        if mark_binary(&keys.d, f, start, count, marks, &fault) < 0:
-            raise_fault(&fault, keys.plan)
-        return 0
+        return check(mark_binary(&keys.d, f, start, count, marks, &fault), &fault, keys)
     if layout != LAYOUT_FIXED and layout != LAYOUT_BOOL:
         return mark_others(keys, f, start, count, marks, NULL)
     memset(scratch, 0, count)
@@ -154,14 +153,13 @@ cdef Memory find_runs(RecordBatch keys):
             marks[0] = 1
         for i in range(count):
             runs += marks[i]
-        out = Memory(8 * (runs + 1))
+        out = int64s(runs + 1)
         starts = <int64_t*> out.data
         runs = 0
         for i in range(count):
             starts[runs] = i
             runs += marks[i]
         starts[runs] = count
-        out.size = 8 * (runs + 1)
         return out
     finally:
         free(marks)

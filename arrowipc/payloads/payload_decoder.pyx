@@ -18,8 +18,9 @@ from arrowipc._core cimport (
 from arrowipc.cdata.import_array cimport import_batch, schema_from
 from arrowipc.columns.array cimport Array
 from arrowipc.columns.builder cimport ColumnsBuilder
+from arrowipc.columns.elements cimport extent_bytes
 from arrowipc.columns.record_batch cimport RecordBatch
-from arrowipc.columns.take cimport repeat_rows
+from arrowipc.columns.take cimport int64s, repeat_rows, spread_counts
 from arrowipc.inline.fault cimport FAULT_FULL, Fault
 from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport loose_i64, prefetch
@@ -29,7 +30,7 @@ from arrowipc.payloads.cells cimport Cell, Cells, array_over, cells_from, raise_
 from arrowipc.payloads.dictionaries cimport LoopDictionaries, OutputDictionaries, new_loop, new_output
 from arrowipc.payloads.schema_mapping cimport (
     FAULT_BLANKS, PayloadBudget, SchemaMapping, absent_mapping, body_allowance, find_mapping, may_make,
-    new_payload_budget, piece_bytes, plain_schema,
+    new_payload_budget, plain_schema,
 )
 from arrowipc.decode.decoders cimport Decoder, Dictionary, TakenDictionary, decode_batch_into
 from arrowipc.decode.decompress cimport (
@@ -51,30 +52,20 @@ from arrowipc.values.from_python import add_to_each
 # -- the number of the cell that each row comes from ---------------------------------------------------------
 
 
-cdef object INT64 = Int(64, True)
-
-
-cdef Memory cell_numbers(const int64_t* counts, int64_t start, int64_t n, int64_t rows):
-    """Return the number of each cell, once for each of its rows."""
-    cdef Memory memory = Memory(8 * rows + 64)
-    cdef loose_i64* index = <loose_i64*> memory.data
-    cdef int64_t i, k
-    memory.size = 8 * rows
-    with nogil:
-        for i in range(n):
-            for k in range(counts[i]):
-                index[k] = start + i
-            index += counts[i]
-    return memory
+cdef object INT64 = Int(64, True), NUMBERS = Schema([Field("", INT64)])
 
 
 cdef RecordBatch with_index(RecordBatch batch, str name, const int64_t* counts, int64_t start, int64_t n):
     """The batch with one more column: the number of the cell that each row comes from."""
+    cdef Memory numbers
     if name in plan_schema(batch.plan).names:
         raise UsageError(f"parent_index: the payloads have a column {name!r} themselves; pass another name: "
                          'parent_index="..."')
-    numbers = array_over(INT64, batch.d.length, cell_numbers(counts, start, n, batch.d.length), None)
-    return add_to_each([batch], batch.plan.d.n_columns, Field(name, INT64, False), numbers)[0]
+    numbers = int64s(batch.d.length)
+    with nogil:
+        spread_counts(<int64_t*> numbers.data, counts, n, start)
+    column = array_over(NUMBERS, batch.d.length, numbers, None)
+    return add_to_each([batch], batch.plan.d.n_columns, Field(name, INT64, False), column)[0]
 
 
 # -- constants -----------------------------------------------------------------------------------------------
@@ -315,7 +306,7 @@ cdef class PayloadDecoder:
             return found
         if mapping.target.codec >= 0 or d.n_extents > self.limits.decompressed_ratio:
             # Batches with fewer buffers are not counted: even if the buffers share all bytes, they stay in the ratio.
-            self.budget.bytes += max(piece_bytes(d) - size, 0)
+            self.budget.bytes += max(extent_bytes(d) - size, 0)
             if may_make(self.budget, size) == 0:
                 return DECODE_BY_DECODER
         if mapping.n_guarded and mapping.check_nulls(d, &fault) < 0:
@@ -511,7 +502,7 @@ cdef class PayloadDecoder:
                 raise LimitError("a row of nulls in the place of a broken cell would be more bytes than payloads may "
                                  "become (Limits.decompressed_ratio and payload_slack)")
             raise_fault(&fault, self.out)
-        self.budget.bytes += max(piece_bytes(&self.blank.piece.d) - usual, 0)
+        self.budget.bytes += max(extent_bytes(&self.blank.piece.d) - usual, 0)
         if self.builder.append_data(&self.blank.piece.d, NULL, &fault) < 0:
             raise_fault(&fault, self.out)
         self.builder.save()
@@ -560,7 +551,7 @@ cdef class PayloadDecoder:
         cdef Fault fault
         cdef int64_t left
         PyErr_CheckSignals()    # a cell may hold any number of batches
-        self.budget.count(piece_bytes(&columns.d) - size, size)
+        self.budget.count(extent_bytes(&columns.d) - size, size)
         if mapping.n_guarded and mapping.check_nulls(&columns.d, &fault) < 0:
             raise_fault(&fault, columns.plan)
         if mapping.direct:
@@ -575,7 +566,7 @@ cdef class PayloadDecoder:
     cdef int append(self, const ColumnsData* d) except -1:
         cdef Fault fault
         cdef int found
-        if d.length + piece_bytes(d) < WORTH_RELEASING:
+        if d.length + extent_bytes(d) < WORTH_RELEASING:
             found = self.builder.append_data(d, NULL, &fault)
         else:
             with nogil:
@@ -652,7 +643,7 @@ cdef class PayloadDecoder:
             self.builder.dictionaries = self.dictionaries.snapshot()
             self.builder.snapshot_into(batch)
         self.counts.size = 8 * (self.at - self.start)
-        out.counts = array_over(INT64, self.at - self.start, self.counts, None)
+        out.counts = array_over(NUMBERS, self.at - self.start, self.counts, None)
         out.indexed = self.index_name is not None
         if out.indexed:
             batch = with_index(batch, self.index_name, <const int64_t*> self.counts.data, self.start,

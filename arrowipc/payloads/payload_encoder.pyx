@@ -11,9 +11,9 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Source, raise_fault
-from arrowipc.columns.elements cimport check_native
+from arrowipc.columns.elements cimport check_native, extent_bytes
 from arrowipc.columns.record_batch cimport RecordBatch, select_columns
-from arrowipc.columns.take cimport int64_source
+from arrowipc.columns.take cimport int64_source, int64s
 from arrowipc.columns.truncate cimport Truncator
 from arrowipc.distinct.unifier cimport transpose
 from arrowipc.inline.body_parts cimport put_parts
@@ -34,7 +34,7 @@ from collections import namedtuple
 
 from arrowipc.arguments import check_flag, check_integer, described, items_of
 from arrowipc.columns.record_batch import concat_batches
-from arrowipc.datatypes import Binary, LargeBinary
+from arrowipc.datatypes import Binary, Field, LargeBinary
 from arrowipc.errors import UsageError
 from arrowipc.options import WriteOptions
 from arrowipc.schemas import Schema
@@ -259,7 +259,7 @@ cdef class PayloadEncoder:
         return array_over(LARGE_BINARY if self.large else BINARY, self.n, self.ends, self.cells)
 
 
-cdef object BINARY = Binary(), LARGE_BINARY = LargeBinary()
+cdef object BINARY = Schema([Field("", Binary())]), LARGE_BINARY = Schema([Field("", LargeBinary())])
 
 
 cdef int64_t id_of(Plan plan, int32_t dictionary) except -1:
@@ -286,16 +286,14 @@ cdef int grow(PayloadEncoder k, int64_t size) noexcept with gil:
     """Make room for `size` more bytes, and for as many as the other cells will need, judged by the cells so far."""
     cdef const int64_t* offsets = <const int64_t*> k.offsets.data
     cdef int64_t needed = k.used + size
-    cdef int32_t i
     # The bytes that each cell has, whatever its rows are; and the rows so far, each of which adds some bytes.
     cdef double fixed = k.fixed, rows = offsets[k.done] - offsets[0]
-    cdef double wanted = k.n * fixed, bound = 8.0 * needed + 2.0 * k.n * fixed
+    cdef double wanted = k.n * fixed
+    # The other rows may be quite different, so the estimate is bounded by the size of the input.
+    cdef double bound = 8.0 * needed + 2.0 * k.n * fixed + 2.0 * extent_bytes(&k.batch.d)
     try:
         if rows:
             wanted += max(0.0, k.used - k.done * fixed) / rows * (offsets[k.n] - offsets[0])
-        # The other rows may be quite different, so the estimate is bounded by the size of the input.
-        for i in range(k.batch.d.n_extents):
-            bound += 2.0 * k.batch.d.extents[i].size
         if not k.large:
             bound = min(bound, <double> INT32_MAX)
         k.cells.size = k.used
@@ -475,12 +473,6 @@ cdef RecordBatch one_batch(object data, object schema):
     if declared is None:
         raise UsageError("encode_payloads: there are no batches, so nothing says what the columns are")
     return RecordBatch.from_pydict({i: [] for i in declared.names}, declared)
-
-
-cdef Memory int64s(int64_t count):
-    cdef Memory out = Memory(max(8 * count, 8))
-    out.size = 8 * count
-    return out
 
 
 cdef Memory read_offsets(object given, int64_t rows):

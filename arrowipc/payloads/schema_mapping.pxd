@@ -94,14 +94,6 @@ cdef inline void set_values(ColumnsData* d, int32_t f, const uint8_t* data, int6
     d.extents[d.plan.fields[f].first_buffer + 1] = extent_of(data, size)
 
 
-cdef inline int64_t piece_bytes(const ColumnsData* d) noexcept nogil:
-    cdef int64_t total = 0
-    cdef int32_t i
-    for i in range(d.n_extents):
-        total += d.extents[i].size
-    return total
-
-
 @cython.final
 cdef class PayloadBudget:
     """The bytes that one call has made of its payloads and that are not in them; refused payloads count, too."""

@@ -13,6 +13,7 @@ from arrowipc._core cimport Columns, Plan, limits_data, raise_fault
 from arrowipc.distinct.memo_table cimport new_budget
 from arrowipc.inline.bits cimport largest
 from arrowipc.inline.fault cimport FAULT_FULL, FAULT_MEMORY, FAULT_STRICT_NULLABLE, Fault, fail
+from arrowipc.inline.gather cimport first_code
 from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec, size_needed
 from arrowipc.inline.loads cimport add_overflows, get_bit, mul_overflows
 from arrowipc.inline.plan cimport (
@@ -116,7 +117,7 @@ cdef int blank_codes(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* fau
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const FieldPlan* ends
     cdef Extent* extent
-    cdef int32_t child = f + 1, code = 0
+    cdef int32_t child = f + 1
     if field.layout == LAYOUT_RUN_END:
         ends = &d.plan.fields[child]
         if n > largest(ends.width, True):
@@ -131,10 +132,8 @@ cdef int blank_codes(Blanks* b, ColumnsData* d, int32_t f, int64_t n, Fault* fau
         if n:
             return fail(fault, FAULT_FULL, f, -1, -1, n, 0, b"values of a union without children")
         return 0
-    while code < 127 and d.plan.codes[128 * field.codes + code] != 0:
-        code += 1
     extent = &d.extents[field.first_buffer]
-    if codes_of(b, &extent[0], code, n, fault) < 0:
+    if codes_of(b, &extent[0], first_code(d.plan.codes + 128 * field.codes), n, fault) < 0:
         return -1
     if field.layout == LAYOUT_DENSE:
         # All rows are the one null of the first child.
