@@ -103,7 +103,9 @@ def test_equality_does_not_see_where_batches_begin(parts, size):
     assert table(*batches).to_pydict() == whole.to_pydict()
 
 
-@given(st.lists(st.lists(st.integers(0, 3), max_size=5), min_size=1), st.integers(0, 20), st.none() | st.integers(0, 20))
+@given(
+    st.lists(st.lists(st.integers(0, 3), max_size=5), min_size=1), st.integers(0, 20), st.none() | st.integers(0, 20)
+)
 def test_slices_of_many_batches_are_those_of_pyarrow(parts, offset, length):
     theirs = pa.table({"x": pa.chunked_array(parts, pa.int8())})
     ours = ipc.table(theirs)
