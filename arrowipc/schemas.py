@@ -97,10 +97,12 @@ class Schema(Described, Hints):
         features: Iterable[int] = (),
     ) -> Self:
         checked = tuple([own(field, Field) for field in items_of("Schema: fields", fields)])
-        if not all(isinstance(field, Field) for field in checked):
-            from arrowipc.types import as_fields
+        for field in checked:
+            if not isinstance(field, Field):
+                from arrowipc.types import as_fields
 
-            checked = as_fields(fields if isinstance(fields, Mapping) else checked)
+                checked = as_fields(fields if isinstance(fields, Mapping) else checked)
+                break
         return filled(
             cls,
             checked,
