@@ -135,7 +135,6 @@ __all__ = ["__version__", *sorted(_HOMES)]
 
 #: What there is here -> the names that other libraries have for it.
 _INSTEAD = {
-    "__version__": "lib_version show_versions version",
     "a bytearray() is a sink": "BufferOutputStream",
     "anything with __arrow_c_stream__ can be written, our readers have it": "RecordBatchReader",
     "array([None] * length, type)": "nulls",
@@ -173,10 +172,9 @@ _INSTEAD = {
     "read(source) gives a Table": "load read_all read_batches read_file read_ipc read_stream read_table",
     "read_schema(source)": "read_metadata",
     "recover(source)": "fix repair",
-    "table(data)": "from_arrow from_pandas from_polars",
+    "table(data)": "from_arrow from_dicts from_pandas from_polars from_pylist from_records from_rows",
     "table(data), array(values); to_polars() and to_pandas() of them": "DataFrame LazyFrame Series",
     "table(data).schema, array(values).type": "from_numpy_dtype infer_schema infer_type",
-    "table(rows)": "from_dicts from_pylist from_records from_rows",
     "table({name: values})": "from_dict from_pydict",
     "URLs such as s3://bucket/key are sources and sinks": "filesystem fs s3",
     "write(data, path)": "dump save write_feather write_file write_ipc write_table",

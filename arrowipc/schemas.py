@@ -20,7 +20,7 @@ from arrowipc.arguments import (
     metadata_of,
     note,
 )
-from arrowipc.datatypes import Described, Dictionary, Field, with_children
+from arrowipc.datatypes import Described, Dictionary, Field, own, with_children
 from arrowipc.errors import NotFoundError, UsageError, missing_package
 
 TYPE_CHECKING = False
@@ -96,11 +96,16 @@ class Schema(Described, Hints):
         endianness: Literal["little", "big"] = "little",
         features: Iterable[int] = (),
     ) -> Self:
-        from arrowipc.types import as_fields
+        checked = tuple([own(field, Field) for field in items_of("Schema: fields", fields)])
+        for field in checked:
+            if not isinstance(field, Field):
+                from arrowipc.types import as_fields
 
+                checked = as_fields(fields if isinstance(fields, Mapping) else checked)
+                break
         return filled(
             cls,
-            as_fields(fields),
+            checked,
             metadata_of(metadata) if metadata else NO_METADATA,
             check_choice("Schema: endianness", endianness, ("little", "big")),
             tuple([check_integer("Schema: feature", each, *INT64) for each in items_of("features", features)]),

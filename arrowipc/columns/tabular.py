@@ -284,13 +284,11 @@ class Tabular(_Rows):
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self.get_total_buffer_size()
 
-    @with_advice
     def head(self, n: int = 5) -> Self:
         """Return the first `n` rows; with a negative `n`, all but the last ones."""
         n = integer_of("head: n", n)
         return self.slice(0, n if n >= 0 else max(self.num_rows + n, 0))
 
-    @with_advice
     def tail(self, n: int = 5) -> Self:
         """Return the last `n` rows; with a negative `n`, all but the first ones."""
         n = integer_of("tail: n", n)
