@@ -128,7 +128,7 @@ _HOMES = {
 }
 
 #: Functions that are called for each message: they do without the errors of `with_advice`, which take time.
-_PER_MESSAGE = ("concat_batches", "read_message", "read_record_batch", "release_unused", "repeat")
+_PER_MESSAGE = ("concat_batches", "open_stream", "read_message", "read_record_batch", "release_unused", "repeat")
 
 __all__ = ["__version__", *sorted(_HOMES)]
 
