@@ -54,17 +54,22 @@ CASTS = {
 }
 
 
-@pytest.mark.parametrize(("source", "target"), [*itertools.product(CASTS, repeat=2)], ids=str)
-def test_casts_are_those_of_pyarrow(source, target):
+@pytest.mark.parametrize("source", CASTS, ids=str)
+def test_casts_are_those_of_pyarrow(source):
     values, targets = CASTS[source]
     theirs = pa.array([None, *values], source)[1:]
-    if str(target).partition("<values")[0] not in targets.split("; "):
+    for target in CASTS:
+        if str(target).partition("<values")[0] in targets.split("; "):
+            check_cast(theirs, target)
+            continue
         with pytest.raises(
             (ipc.UsageError, ipc.UnsupportedError),
             match=r"to_arrow\(\)\.cast\(\)|no whole|expected (UTF-8|a number|a whole number|'true')",
         ):
-            ipc.array(theirs).cast(target)
-        return
+            print(target, ipc.array(theirs).cast(target))
+
+
+def check_cast(theirs, target):
     ours = ipc.array(theirs).cast(target)
     assert ours.type == target
     try:
@@ -164,7 +169,8 @@ TEXTS += " 18446744073709551616 0000000000000000000000000000000000042 " + "9" * 
 @pytest.mark.parametrize("source", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
 def test_text_is_cast_to_the_numbers_that_pyarrow_reads(source, target):
     chance = random.Random(5)
-    made = ["".join(chance.choices("0123456789.-e", k=chance.choice((1, 2, 5, 18, 19, 20, 25)))) for _ in range(2000)]
+    count = 2000 if source == pa.string() else 200  # what is in a text is read alike, wherever it lies
+    made = ["".join(chance.choices("0123456789.-e", k=chance.choice((1, 2, 5, 18, 19, 20, 25)))) for _ in range(count)]
     texts = [*TEXTS.split(), "", " 1", "1 ", "1\0", *made, *(repr(chance.uniform(-1, 1)) for _ in range(100))]
     good = []
     for text in texts:

@@ -6,8 +6,8 @@ Run as ``python -m hostile.failing_allocations MODE STEP NAME,...`` with the lib
 * ``rest``: that one and all that follow it;
 * ``any``: as ``one``, and the interpreter's allocations count too (needs PYTHONMALLOC=malloc).
 
-STEP: how many of the first allocations fail in turn; after as many, numbers rise by a sixteenth. 0: every
-one does.
+STEP: how many of the first allocations fail in turn; after as many, numbers rise by an eighth, in a
+campaign by a sixteenth. 0: every one does.
 """
 
 import ctypes
@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from helpers import memory, scenarios
+from helpers.processes import FULL
 
 import arrowipc as ipc
 
@@ -71,7 +72,7 @@ def fails(step: int) -> Iterator[int]:
     n = 1
     while True:
         yield n
-        n += 1 if not step or n < step else max(1, n // 16)
+        n += 1 if not step or n < step else max(1, n // (16 if FULL else 8))
 
 
 def with_failures(allocator: Allocator, operation: scenarios.Operation, first: int, last: int) -> tuple[Any, Any, int]:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,13 @@ def all_given() -> dict[str, Given]:
 
 GIVEN = all_given()
 
+
+@cache
+def expected_of(name: str) -> Any:
+    """What both have to read."""
+    return GIVEN[name].expected()
+
+
 # What they refuse or read as something else, whoever wrote it: part of a name in GIVEN -> why.
 JAVA_CANNOT = {
     "one column, decimal32": "decimals have 128 or 256 bits there",
@@ -211,7 +218,7 @@ def readings(peer: tuple[Any, dict[str, str]], paths: dict[str, Path | Exception
 def test_values_and_schema_are_those_that_went_in(name, peer, paths, readings):
     if isinstance(paths[name], Exception):
         raise paths[name]
-    found, expected = readings[name], GIVEN[name].expected()
+    found, expected = readings[name], expected_of(name)
     if "error" not in found:
         found = comparable(found)
         if not expected["batches"]:  # some show an empty batch where there is none
