@@ -104,7 +104,7 @@ GUESSES = [
     (lambda: ROWS["x"].cast(dtype="int8"), r"^cast\(\) .*'dtype': type=\.\.\.$"),
     (lambda: ipc.new_file("x", codec="lz4"), r"'codec': compression=\.\.\.$"),
     (lambda: ipc.write(ROWS, "x", mode="a"), r"'mode': .* append=True"),
-    (lambda: ipc.open_stream("x", nonsense=1), r"^open_stream\(\) .*'nonsense': there are source, columns, "),
+    (lambda: ipc.validate("x", nonsense=1), r"^validate\(\) .*'nonsense': there are source, level, "),
     (lambda: ROWS.to_pandas(nonsense=1), r"^to_pandas\(\) got an unexpected keyword argument 'nonsense'"),
 ]
 
