@@ -1,7 +1,7 @@
 """What is closed, or has no reference any more, leaves nothing behind: readers and servers, on either side."""
 
-import contextlib
 import atexit
+import contextlib
 import gc
 import itertools
 import os
@@ -333,7 +333,7 @@ def test_dropped_readers_of_files_leave_nothing(way, stage, ending, tmp_path):
 
 
 def in_a_child(held: list[Any]) -> None:
-    """Let go, in a child, of what its parent still uses, as workers of data loaders do, and end as an interpreter does."""
+    """Let go, in a child that then ends, of what its parent still uses, as workers of data loaders do."""
     child = os.fork()
     if child == 0:
         held.clear()
