@@ -154,6 +154,8 @@ class ChunkedArray(Column):
     if TYPE_CHECKING:
 
         @overload
+        def __getitem__(self, i: str) -> ChunkedArray: ...
+        @overload
         def __getitem__(self, i: SupportsIndex) -> Any: ...
         @overload
         def __getitem__(

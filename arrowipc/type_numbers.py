@@ -4,9 +4,29 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal, TypeAlias
+    from typing import Any, Literal, TypeAlias
 
     TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
+
+    class _OfSome:
+        """The attributes of types that have parameters: who reads one knows which type it is."""
+
+        __slots__ = ()
+
+        @property
+        def precision(self) -> Any: ...
+        @property
+        def scale(self) -> Any: ...
+        @property
+        def timezone(self) -> Any: ...
+        @property
+        def tz(self) -> Any: ...
+        @property
+        def unit(self) -> Any: ...
+        @property
+        def value_type(self) -> Any: ...
+else:
+    _OfSome = object
 
 #: The first words of printed types, in the order of pyarrow's numbers: the index of a word is the number.
 _WORDS = """

@@ -35,7 +35,7 @@ def cast(array: Array, type: TypeLike) -> Array:
     made: Array | None = None
     if are_times:
         _check_times(source, target)
-        lengths = [_LENGTH[kind.unit] for kind in (source, target)]  # type: ignore[attr-defined]
+        lengths = [_LENGTH[kind.unit] for kind in (source, target)]
         made = _by_numpy(lambda fast: fast.times(integers_of(array), target, *lengths))
     elif source != target and isinstance(source, _NUMBERS | at.Bool) and isinstance(target, _NUMBERS):
         made = _by_numpy(lambda fast: fast.numbers(array, target))

@@ -352,7 +352,10 @@ class SparseTensor(Initialized):
         index = index_of(rules, indices, dense.shape, indices.dtype, axes)
         return cls._of(index, data, dense.shape, names, kind)
 
-    from_dense_numpy = from_dense
+    @classmethod
+    def from_dense_numpy(cls, array: Any, dim_names: Iterable[str] | None = None) -> Self:
+        """Take the values of an array that are not zero: :meth:`from_dense` under pyarrow's name."""
+        return cls.from_dense(array, dim_names)
 
     @classmethod
     def from_tensor(cls, tensor: Tensor) -> Self:
