@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(arrowipc.__file__).resolve().parent
 
 #: Bound for everything that `pip install arrowipc` writes for us, dependencies and the jar aside.
-INSTALLED_BYTES = 5_500_000
+INSTALLED_BYTES = 5_600_000
 #: The jar for Spark, and its sources.
 JAR_BYTES = 710_000
 #: What setuptools adds to the source archive.
@@ -97,7 +97,8 @@ def test_the_wheel_holds_what_runs_and_what_type_checkers_read() -> None:
 
 @pytest.mark.nosanitize  # instrumented code with debug information
 def test_installed_size() -> None:
-    # What Cython makes for later Pythons is larger: by 3 % for 3.12 and 3.13, by 9 % for 3.14.
+    # What Cython makes for later Pythons is larger: by 3 % for 3.12 and 3.13, by 9 % for 3.14. Debian's Python has
+    # extensions protect their stacks, which adds 1 %.
     most = INSTALLED_BYTES * (1.1 if sys.version_info >= (3, 12) else 1)
     sizes = {path: path.stat().st_size for path in installed_files()}
     jar = sum(sizes.pop(path) for path in [*sizes] if path.suffix in (".jar", ".scala"))
