@@ -3,8 +3,8 @@
 Ten columns of everyday types; two tasks at a time; all files lie in the page cache, and each contender has run before.
 The figures are the processor time of all processes, as the time of a query varies by a quarter on two cores.
 
-* arrowipc: ``format("arrowipc")``, the file format in the JVM; the files are not compressed, and have statistics; lz4,
-  zstd: the same for compressed files. parquet, snappy: uncompressed and Snappy files of Parquet.
+* arrowipc: ``format("arrowipc")``, the file format in the JVM; the files are not compressed, and have statistics.
+* snappy: Parquet as Spark writes it.
 * Spark's cache: the rows are in Spark's own memory already, so this is what no file format can be below.
 * A fresh session is a process of its own: the seconds from the first call that names the files to the answer.
 
@@ -32,11 +32,8 @@ from arrowipc.spark import find_jar
 pytestmark = pytest.mark.spark
 
 BATCH = 65_536
-KINDS: dict[str, str | None] = {"arrowipc": None, "lz4": "lz4", "zstd": "zstd", "parquet": "none", "snappy": "snappy"}
-ARROW = ("arrowipc", "lz4", "zstd", "Spark's cache")
-PEERS = [*KINDS, "Spark's cache"]
-#: Those that run in sessions of their own.
-ALONE = ("arrowipc", "parquet", "snappy")
+KINDS = ("arrowipc", "snappy")
+PEERS = (*KINDS, "Spark's cache")
 
 
 def numbered(number: int, rows: int) -> pa.RecordBatch:
@@ -62,11 +59,10 @@ TABLES: dict[str, tuple[Callable[[int], pa.RecordBatch], int, int]] = {
 
 
 def write(path: Path, kind: str, batches: list[pa.RecordBatch]) -> None:
-    codec: Any = KINDS[kind]
-    if format_of(kind) == "parquet":
-        pq.write_table(pa.Table.from_batches(batches), path, compression=codec)
+    if kind == "snappy":
+        pq.write_table(pa.Table.from_batches(batches), path)
         return
-    with arrowipc.new_file(path, compression=codec, statistics=[batches[0].schema.names[0]]) as writer:
+    with arrowipc.new_file(path, statistics=[batches[0].schema.names[0]]) as writer:
         writer.write(batches)
 
 
@@ -93,7 +89,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 
 def format_of(kind: str) -> str:
-    return "arrowipc" if kind in ARROW else "parquet"
+    return "parquet" if kind == "snappy" else "arrowipc"
 
 
 def filtered(frame: Any) -> Any:
@@ -160,26 +156,26 @@ def fresh(kind: str, folder: Path, names: list[str], **settings: str) -> float:
     return children.printed("\n".join(f"{name} = {value!r}" for name, value in given.items()) + FRESH)
 
 
-@question("Spark: the first query of a session, 100,000 rows", ALONE, unit="query", baseline="snappy", timed=True)
+@question("Spark: the first query of a session, 100,000 rows", KINDS, unit="query", baseline="snappy", timed=True)
 def test_first_query(folders: Any) -> Runs:
-    return {kind: partial(fresh, kind, folders("100,000 rows"), ["price", "city"]) for kind in ALONE}
+    return {kind: partial(fresh, kind, folders("100,000 rows"), ["price", "city"]) for kind in KINDS}
 
 
-@question("Spark: 10 GB with 1 GB of memory", ALONE, unit="query", baseline="snappy", timed=True, once=True)
+@question("Spark: 10 GB with 1 GB of memory", KINDS, unit="query", baseline="snappy", timed=True, once=True)
 def test_more_than_memory(folders: Any, tmp_path: Path) -> Runs:
     """The files of the large table, each of which has 24 names."""
-    for kind, number in itertools.product(ALONE, range(size(24, 2))):
+    for kind, number in itertools.product(KINDS, range(size(24, 2))):
         (tmp_path / kind).mkdir(exist_ok=True)
         for path in (folders("one large table") / kind).iterdir():
             (tmp_path / kind / f"{number}-{path.name}").hardlink_to(path)
     names = data.mixed_batch(1).schema.names
-    return {kind: partial(fresh, kind, tmp_path, names, **{"spark.driver.memory": "1g"}) for kind in ALONE}
+    return {kind: partial(fresh, kind, tmp_path, names, **{"spark.driver.memory": "1g"}) for kind in KINDS}
 
 
 LAYOUTS = ("one folder", "a folder per city", "200 tasks")
 
 
-@question("Spark: write {layout}", PEERS[:-1], unit="query", baseline="snappy", timed=True)
+@question("Spark: write {layout}", KINDS, unit="query", baseline="snappy", timed=True)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_write(spark: Any, folders: Any, tmp_path: Path, layout: str) -> Iterator[Runs]:
     """The rows are held in memory."""
@@ -189,8 +185,7 @@ def test_write(spark: Any, folders: Any, tmp_path: Path, layout: str) -> Iterato
     rows, turn, seen = frame.count(), itertools.count(), set()
 
     def written(kind: str, path: Path) -> None:
-        to = frame.write.partitionBy(*keys).format(format_of(kind))
-        to.option("compression", KINDS[kind] or "none").save(str(path))
+        frame.write.partitionBy(*keys).format(format_of(kind)).save(str(path))
 
     def run(kind: str) -> float:
         path = tmp_path / str(next(turn))
