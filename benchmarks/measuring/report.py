@@ -33,10 +33,10 @@ COLOURS = {"arrowipc": "#1f6feb", "pyarrow": "#d9822b", "nanoarrow": "#8957c9", 
 HEADER = ("question", "worst case", "pyarrow", "arrowipc", "times as fast")
 INTRODUCTION = """# Results of the benchmarks
 
-Made by `make bench`, in one run. Each question shows its worst case: the shape in which arrowipc does worst beside the
-baseline, which is pyarrow where no other is named. Times are medians per unit; "times as fast" is the median ratio of
-interleaved rounds. The worst question of a group comes first. Where arrowipc is slower than it should be, a note below
-the group says what stops it, and the table what the least that has to be done reaches by the same measure. k: the
+Made by `make bench`. Each question shows its worst case: the shape in which arrowipc does worst beside the baseline,
+which is pyarrow where no other is named. Times are medians per unit; "times as fast" is the median ratio of interleaved
+rounds. The worst question of a group comes first. Where arrowipc is slower than it should be, the last column has the
+number of the reason, which stands below the group, and how many times as fast the least is that has to be done. k: the
 exponent by which the cost per unit grows with the size. `pytest benchmarks/test_x.py` shows all cases.
 """
 
