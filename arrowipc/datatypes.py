@@ -23,7 +23,7 @@ from arrowipc.arguments import (
     metadata_of,
 )
 from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, printable
-from arrowipc.type_numbers import DECIMAL_DIGITS, NUMBERED, TIME_BITS, WIDTHS, _OfSome
+from arrowipc.type_numbers import DECIMAL_DIGITS, NUMBERED, TIME_BITS, WIDTHS, OfSome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def own(value: Any, kind: type[Described]) -> Any:
     return found.type if issubclass(kind, DataType) and not found.name else found
 
 
-class DataType(Described, _OfSome):
+class DataType(Described, OfSome):
     """Base of all logical types.
 
     Types are immutable, hashable and compare by value. ``str(type)`` is the name people know from pyarrow,

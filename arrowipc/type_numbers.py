@@ -8,25 +8,36 @@ if TYPE_CHECKING:
 
     TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
 
-    class _OfSome:
+    class OfSome:
         """The attributes of types that have parameters: who reads one knows which type it is."""
 
         __slots__ = ()
 
         @property
-        def precision(self) -> Any: ...
+        def precision(self) -> Any:
+            """Digits of decimals; the width of floating-point numbers."""
+
         @property
-        def scale(self) -> Any: ...
+        def scale(self) -> Any:
+            """Digits of decimals behind the point."""
+
         @property
-        def timezone(self) -> Any: ...
+        def timezone(self) -> Any:
+            """Of timestamps."""
+
         @property
-        def tz(self) -> Any: ...
+        def tz(self) -> Any:
+            """Of timestamps: the time zone."""
+
         @property
-        def unit(self) -> Any: ...
+        def unit(self) -> Any:
+            """Of dates, times, durations and intervals."""
+
         @property
-        def value_type(self) -> Any: ...
+        def value_type(self) -> Any:
+            """Of lists and dictionaries."""
 else:
-    _OfSome = object
+    OfSome = object
 
 #: The first words of printed types, in the order of pyarrow's numbers: the index of a word is the number.
 _WORDS = """
