@@ -129,7 +129,7 @@ golden: $(TEST) java ## run the tests that read Arrow's own test data: make gold
 
 .PHONY: campaign
 campaign: $(TEST) java ## run the tests that try something many times, as often as SECURITY.md says (an hour or more)
-	@$(INSTALLED) $(WITH_SPARK) ARROWIPC_FULL=1 $(PY) -m pytest -s -m campaign $(ARGS)
+	@$(INSTALLED) $(WITH_SPARK) ARROWIPC_FULL=1 $(PY) -m pytest $(SPREAD) -rP -m campaign $(ARGS)
 
 .PHONY: sanitized
 sanitized: $(SANITIZED) ## build with AddressSanitizer and UBSan, for make sanitize
