@@ -641,7 +641,8 @@ def array(
     mask : sequence of bool, optional
         True makes the value null; it then has no influence on the type.
     from_pandas : bool, default False
-        Make values null that are missing for pandas, such as NaN; needs pandas. In a series of pandas they always are.
+        Make values null that are missing for pandas, such as NaN, also in lists and dicts; needs pandas. In a series of
+        pandas they always are.
     safe : bool, default True
         Must be True; see :meth:`Array.cast`.
 
@@ -662,14 +663,19 @@ def array(
     nulls = None if mask is None else items_of("mask", mask)
     if nulls is not None and len(nulls) != len(values):
         raise UsageError(f"mask: expected {len(values):,} elements, as there are values, found {len(nulls):,}")
+    plain = str(getattr(values, "dtype", "object")) == "object" and not is_foreign(values)
     if check_flag("from_pandas", from_pandas):
         from arrowipc.values.libraries import library
 
-        missing = library("pandas").Series(values, dtype=object).isna()
+        pandas = library("pandas")
+        missing = pandas.Series(values, dtype=object).isna()
         nulls = list(missing) if nulls is None else [a or b for a, b in zip(missing, nulls, strict=True)]
+        if plain:
+            flat = (float, int, str, bytes)  # `nulls` says it of them
+            values = [each if isinstance(each, flat) else _without_missing(each, pandas.isna) for each in values]
     if nulls is None or not any(nulls):
         return Array.from_pylist(values, type)
-    if str(getattr(values, "dtype", "object")) != "object" or is_foreign(values):
+    if not plain:
         kept = [at for at, null in enumerate(nulls) if not null]
         if hasattr(values, "__array_interface__"):
             values = values[kept]  # what becomes null in an array of NumPy need not fit the type
@@ -678,6 +684,15 @@ def array(
         rows = Array.from_pylist([None if null else next(places) for null in nulls], "int64")
         return Array.from_pylist(values, type).take(rows)
     return Array.from_pylist([None if null else each for each, null in zip(values, nulls, strict=True)], type)
+
+
+def _without_missing(value: Any, is_missing: Callable[[Any], Any]) -> Any:
+    """Return a value with None in place of what is missing for pandas, also in lists and dicts."""
+    if type(value) is dict:
+        return {key: _without_missing(each, is_missing) for key, each in value.items()}
+    if type(value) in (list, tuple) or getattr(value, "ndim", 0):
+        return [_without_missing(each, is_missing) for each in value]
+    return None if is_missing(value) is True else value
 
 
 def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> ChunkedArray:

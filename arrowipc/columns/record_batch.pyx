@@ -168,7 +168,7 @@ cdef class RecordBatch(Columns, Tabular):
         Parameters
         ----------
         indices : sequence of int, numpy.ndarray, Array or object of another library
-            Negative ones count from the end. An Array's null gives a row of nulls.
+            Negative ones count from the end. None gives a row of nulls, and so does a null of an Array.
 
         Raises
         ------

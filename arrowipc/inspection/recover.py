@@ -58,7 +58,8 @@ class RecoveryReader(BatchReader):
     @classmethod
     def _instead(cls) -> dict[str, str]:
         report = "report.{}, complete when all batches were read".format
-        return {**super()._instead(), **{name: report(name) for name in Recovery._fields}}
+        names = {name: name for name in Recovery._fields} | {"damage": "skipped"}
+        return {**super()._instead(), **{name: report(field) for name, field in names.items()}}
 
     @property
     def schema(self) -> Schema:

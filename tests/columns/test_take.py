@@ -38,6 +38,7 @@ def test_intervals_which_pyarrow_cannot_make_are_taken_too(kind):
     values = array.to_pylist()
     assert array.take(range(3)) == array
     assert array[1:].take([1, 0, -1, 1]).to_pylist() == [values[2], None, values[2], values[2]]
+    assert array.take([2, None, -1]).to_pylist() == [values[2], None, values[2]]
 
 
 def test_every_layout_is_among_those_that_are_taken():
@@ -81,11 +82,22 @@ def test_what_is_no_index_is_refused(where):
     for wrong in ([99], [-99], np.array([4, 8])):
         with pytest.raises(IndexError, match="is not one of the"):
             where.take(wrong)
-    for wrong in ([True], [None], [1.0], [[1]], np.array([2**63], np.uint64), pa.array([None, 1.5])):
+    for wrong in (
+        [True],
+        [None, "0"],
+        [None, 1.5],
+        [1.0],
+        [[1]],
+        [np.arange(2)],
+        np.array([2**63], np.uint64),
+        pa.array([None, 1.5]),
+    ):
         with pytest.raises((UsageError, IndexError)):
             where.take(wrong)
-    with pytest.raises(IndexError):
-        where[:0].take([0])
+    for wrong in ([0], [None, 0]):
+        with pytest.raises(IndexError):
+            where[:0].take(wrong)
+    assert where.take([None, 1]).to_pylist()[1:] == where.take([1]).to_pylist() != where.take([None]).to_pylist()
 
 
 def as_bytes(batch: pa.RecordBatch, **options: object) -> bytes:
