@@ -34,7 +34,7 @@ h1, h2 { font-size: 1.25rem; overflow-wrap: anywhere; }
 h2 { font-size: 1rem; margin-top: 2rem; }
 nav a { margin-right: 1rem; }
 div { overflow: auto; max-height: 75vh; width: fit-content; max-width: 100%; border: 1px solid var(--line); }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+table { width: max-content; border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .15rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top;
 white-space: pre-wrap; overflow-wrap: break-word; max-width: 28rem; }
 th, .right, .whole { white-space: nowrap; }
@@ -222,7 +222,7 @@ def _rows_html(found: dict[str, Any]) -> Iterator[str]:
     yield _problem(found["rows"])
     if rows := found["rows"].get("rows"):
         if found["rows"]["total"] > len(rows):
-            yield f"<p>The first and the last {ROWS} rows; `arrowipc head` shows others.</p>"
+            yield f"<p>The first and the last {ROWS} rows; <code>arrowipc head</code> shows others.</p>"
         columns = found["columns"][:WIDE]
         right, whole = (
             [i for i, (_, kind, _) in enumerate(columns, 1) if kind.startswith(of)] for of in (NUMBERS, TIMES)
