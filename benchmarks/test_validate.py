@@ -2,7 +2,8 @@
 
 Validated is that values are safe to use: offsets, UTF-8, null counts; by pyarrow with ``batch.validate(full=True)``.
 arro3 always validates, and copies the bytes; polars checks UTF-8; nanoarrow has no full validation in Python. A mapped
-file becomes a pyarrow table: where pyarrow does not validate, it touches few pages.
+file becomes a pyarrow table: where pyarrow does not validate, it touches few pages. `datasets` streams a file in
+batches of as many rows as are asked for: here those that were written; it validates each, and cuts none.
 """
 
 from functools import partial
@@ -76,4 +77,24 @@ def test_mapped_table(folder: Path, shape: str, threads: int, own: str) -> Runs:
         "pyarrow": partial(by_pyarrow, path, validate=own == "validated"),
         "arrowipc": partial(by_arrowipc, path, use_threads=threads > 1),
         "arrowipc unvalidated": partial(by_arrowipc, path, validate="none"),
+    }
+
+
+@question(
+    "batches of 1,000 rows of a file, validated, as `datasets` streams it",
+    "datasets, arrowipc",
+    unit="batch",
+    per="count",
+    baseline="datasets",
+)
+@pytest.mark.parametrize("count", [size(200, 2)])
+@pytest.mark.parametrize("shape", ["int64", "mixed", "text", "everyday"])  # it does not know maps
+def test_datasets(folder: Path, shape: str, count: int) -> Runs:
+    datasets, rows = pytest.importorskip("datasets"), size(1_000, 3)
+    path = Path(folder, "file.arrow")
+    path.write_bytes(data.stream([data.shaped(shape, rows)] * count))
+    theirs = datasets.load_dataset("arrow", data_files=str(path), split="train", streaming=True).with_format("arrow")
+    return {
+        "datasets": lambda: sum(each.num_rows for each in theirs.iter(batch_size=rows)),
+        "arrowipc": lambda: sum(pa.record_batch(each).num_rows for each in arrowipc.open(path)),
     }
