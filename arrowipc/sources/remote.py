@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 
 from arrowipc._core import copy_into
-from arrowipc.arguments import Initialized, check_integer, check_text, instance_of, is_filled
+from arrowipc.arguments import Initialized, check_integer, check_text, instance_of, integer_of, is_filled
 from arrowipc.errors import ArrowIpcError, UsageError, missing_package, showable
 from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, room_for, take, version_of
 
@@ -323,7 +323,7 @@ class RemoteSource(Remote, Initialized):
 
     def read(self, start: int, length: int) -> bytes:
         """Return some bytes; those at the ends of the file are fetched together with others that are needed next."""
-        return run(self.reading(start, length), self.call)
+        return run(self.reading(integer_of("start", start), integer_of("length", length)), self.call)
 
     def reading(self, start: int, length: int) -> Steps[bytes]:
         """`read` in steps."""

@@ -194,6 +194,9 @@ def test_requests_in_flight_are_bounded(web: Web, small: bytes) -> None:
 
     web.files["x.arrow"], web.delay = small, 0.05
     source = RemoteSource(web.url("x.arrow"), {"skip_instance_cache": True}, gap=0)
+    for name, wrong in (("start", ("2", 1)), ("length", (2, 1.0))):
+        with pytest.raises(ipc.UsageError, match=f"{name} must be an integer"):
+            source.read(*wrong)
     with ipc.open_file(source, columns=["c3", "c9"]) as reader:
         assert reader.num_record_batches == 600
         web.most_busy = 0
