@@ -690,7 +690,7 @@ def _without_missing(value: Any, is_missing: Callable[[Any], Any]) -> Any:
     """Return a value with None in place of what is missing for pandas, also in lists and dicts."""
     if type(value) is dict:
         return {key: _without_missing(each, is_missing) for key, each in value.items()}
-    if type(value) in (list, tuple) or getattr(value, "ndim", 0):
+    if type(value) in (list, tuple) or getattr(value, "ndim", None):
         return [_without_missing(each, is_missing) for each in value]
     return None if is_missing(value) is True else value
 
