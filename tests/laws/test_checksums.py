@@ -4,7 +4,6 @@ import io
 import random
 import zlib
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,13 +61,6 @@ def found(data: bytes, **options: Any) -> bool:
     return False
 
 
-def messages(data: bytes) -> list[bytes]:
-    """The messages of a stream as they stand; the one that closes it comes last."""
-    places = [each.offset for each in locate_messages(data)]
-    after = places[-1] + sum([len(each.message.serialize()) for each in locate_messages(data)][-1:])
-    return [data[start:stop] for start, stop in pairwise([*places, after, len(data) - len(END)])]
-
-
 # -- what is found -------------------------------------------------------------------------------------------
 
 
@@ -98,7 +90,7 @@ def test_a_changed_bit_of_a_large_body_is_found_by_one_thread_and_by_several(kin
 
 def test_a_missing_repeated_or_swapped_message_is_found():
     data = written()
-    parts = messages(data)
+    parts = forge.split(data)
     assert len(parts) == 7  # schema, dictionary, four batches, the end
     assert b"".join(parts) + END == data
     for i in range(len(parts)):
@@ -145,7 +137,7 @@ STREAM_READERS = [
 def test_all_readers_find_with_verify_that_a_stream_stops_between_messages(read, verify):
     data = written()
     for count in range(1, 8):
-        torn = b"".join(messages(data)[:count])
+        torn = b"".join(forge.split(data)[:count])
         for end in (b"", END):
             if count == 7 or verify is False:
                 assert sum(read(torn + end, verify=verify).rows()) == max(0, min(count, 6) - 2) * 2
@@ -310,7 +302,7 @@ def test_batches_and_metadata_do_not_carry_them():
 
 
 def test_what_is_no_message_is_named():
-    closing = messages(written())[-1]
+    closing = forge.split(written())[-1]
     for data, words in ((closing, "only closes"), (closing + END, "only closes"), (END, "marker"), (b"", "empty")):
         for source in (data, io.BytesIO(data)):
             with pytest.raises(EOFError, match=words):
@@ -355,7 +347,7 @@ def test_batches_survive_changes_of_what_is_around_them(place):
 @pytest.mark.parametrize(("columns", "kept"), [(["number", "text"], 3), (None, 0)])
 def test_lost_messages_are_counted(columns, kept):
     """What was lost may have been a dictionary, so that batches behind it, which need one, are refused."""
-    parts = messages(written(data=TABLE.select(columns or TABLE.column_names)))
+    parts = forge.split(written(data=TABLE.select(columns or TABLE.column_names)))
     for i in range(len(parts) - 5, len(parts)):
         torn = b"".join(parts[:i] + parts[i + 1 :]) + END
         intact = 4 if i == len(parts) - 1 else kept or i - (len(parts) - 5)
@@ -389,8 +381,7 @@ def columns_that_share_a_dictionary() -> list[Any]:
     parts = [forge.schema(*kinds)]
     for number, words in enumerate(WORDS):
         text, count = "".join(sorted(set(words))), len(words)
-        offsets = forge.i32(*range(len(text) + 1))
-        parts.append(forge.dictionary(0, forge.batch(len(text), [(len(text), 0)], [b"", offsets, text.encode()])))
+        parts.append(forge.dictionary(0, forge.texts(*text)))
         codes = forge.i8(*[text.index(each) for each in words])
         buffers = [b"", forge.i32(*[number] * count), b"", codes, b"", codes]
         parts.append(forge.batch(count, [(count, 0)] * 3, buffers))
@@ -442,7 +433,7 @@ def test_recovery_never_gives_a_batch_other_values_than_it_was_written_with(name
     assert [batch["i"][0] for batch in whole] == list(range(len(WORDS)))
     head = 8 if kind == "file" else 0
     end = ipc.open_file(source).decoder.messages_end if kind == "file" else len(source)
-    parts = [part for part in messages(source[head:end]) if part]
+    parts = forge.split(source[head:end])
     foot = b"" if name == "torn file" else source[end:]
     orders = list(changed_order(len(parts)))
     for order in random.Random(60).sample(orders, min(rounds(60, 10_000), len(orders))):
