@@ -107,12 +107,9 @@ def test_null_is_one_value_however_it_is_spelled():
     assert len(column.dictionary) == 2
 
 
-def shared(ids: tuple[int, int], words: bytes) -> bytes:
+def shared(ids: tuple[int, int], words: str) -> bytes:
     """Structs of two encoded texts, which name one dictionary or one each."""
-    parts = [
-        dictionary(id, batch(3, [(3, 0)], [b"", i32(0, 1, 2, 3), words if id == 0 else words[::-1]]))
-        for id in sorted({*ids})
-    ]
+    parts = [dictionary(id, forge.texts(*(words if id == 0 else words[::-1]))) for id in sorted({*ids})]
     members = [field(name, forge.UTF8, dictionary=encoding(id)) for name, id in zip("ab", ids, strict=True)]
     indices = [b"", i32(0, 1, 2), b"", i32(2, 1, 0)]
     parts.append(dictionary(2, batch(3, [(3, 0)] * 3, [b"", *indices])))
@@ -122,7 +119,7 @@ def shared(ids: tuple[int, int], words: bytes) -> bytes:
 @pytest.mark.parametrize("ids", [[(0, 0), (0, 1)], [(0, 1), (0, 0)], [(0, 1), (0, 0), (0, 1), (0, 0)]])
 def test_payloads_may_share_their_inner_dictionaries_differently(ids):
     # It crashed: the values kept the ordinals of one schema and the dictionaries of another.
-    cells = [shared(each, words) for each, words in zip(ids, (b"abc", b"xyz", b"bcd", b"abc"), strict=False)]
+    cells = [shared(each, words) for each, words in zip(ids, ("abc", "xyz", "bcd", "abc"), strict=False)]
     assert ipc.decode_payloads(cells).batch.to_pylist() == values(cells)
 
 
@@ -140,7 +137,7 @@ def test_deltas_of_nested_dictionaries_keep_the_places_of_their_values():
 
 def long_words(rows: int, *, broken: bool = False) -> bytes:
     """64 KiB that become `rows` times as many where they are decoded."""
-    word = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 1 << 16), b"x" * (1 << 16)]))
+    word = dictionary(0, forge.texts("x" * (1 << 16)))
     described = schema(field("x", forge.UTF8, dictionary=encoding(0, index=forge.INT8)))
     cell = stream(described, word, batch(rows, [(rows, 0)], [b"", bytes(rows)]))
     return cell[:-8] + b"\xff\xff\xff\xff\x10\0\0\0" + bytes(8) if broken else cell
@@ -169,7 +166,7 @@ def test_values_that_stay_in_a_table_count_for_all_cells():
     assert 0 < found.num_failed < 12
     assert all("payload_slack" in str(error) for _, error in found.failures)
     assert ipc.decode_payloads(cells).num_failed == 0
-    honest = shared((0, 1), b"abc")
+    honest = shared((0, 1), "abc")
     kept = ipc.decode_payloads([honest, *[views(7, 3000)] * 20, honest], limits=limits, on_error="skip")
     assert kept.counts.to_pylist()[0] == kept.counts.to_pylist()[-1] == 3
 
@@ -235,8 +232,7 @@ def equal_in_other_words(outer: int) -> bytes:
     """Six levels of values that are all equal; the outermost comes again and again, with other indices."""
     rng = random.Random(SEED)
     words, fan = 40, 12
-    texts = batch(words, [(words, 0)], [b"", i32(*range(words + 1)), b"x" * words])
-    parts, below = [dictionary(0, texts)], [forge.UTF8]
+    parts, below = [dictionary(0, forge.texts(*"x" * words))], [forge.UTF8]
 
     def lists(level: int) -> Any:
         offsets, indices = range(0, words * fan + 1, fan), [rng.randrange(words) for _ in range(words * fan)]
@@ -263,7 +259,7 @@ def test_a_writer_does_not_spell_out_what_is_equal_in_other_words(options):
 
 
 def test_dictionaries_that_are_equal_in_other_words_are_written_once():
-    cells = [shared(ids, b"aaa") for ids in ((0, 1), (0, 0))]
+    cells = [shared(ids, "aaa") for ids in ((0, 1), (0, 0))]
     file = ipc_bytes([batch for cell in cells for batch in ipc.open_stream(cell)], "file")
     assert values([file]) == values(cells)
 
