@@ -1,17 +1,16 @@
 """Checksums: whatever happened to a source since it was written is found, and nothing that is copied is stale."""
 
-import asyncio
 import io
 import random
 import zlib
-from collections.abc import AsyncIterator, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive, forge, randoms
+from helpers.arrays import ipc_bytes
 from helpers.processes import rounds
 from helpers.terminal import run
 from hypothesis import given, settings, strategies as st
@@ -19,7 +18,6 @@ from hypothesis import given, settings, strategies as st
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UsageError
 from arrowipc.decode.framing import checksum_of
-from arrowipc.events import BatchRead
 from arrowipc.inspection.message_layout import locate_messages
 from arrowipc.metadata.checksums import crc32c
 
@@ -42,8 +40,8 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def written(kind: str = "stream", rows: int = 2, data: Any = TABLE, **options: Any) -> bytes:
-    """A source with checksums."""
-    with KINDS[kind](sink := bytearray(), checksum=True, **options) as writer:
+    """A source with checksums, unless the options say otherwise."""
+    with KINDS[kind](sink := bytearray(), **{"checksum": True, **options}) as writer:
         writer.write_table(data, max_chunksize=rows)
     return bytes(sink)
 
@@ -61,13 +59,6 @@ def found(data: bytes, **options: Any) -> bool:
     except ipc.ArrowIpcError:
         return True
     return False
-
-
-def messages(data: bytes) -> list[bytes]:
-    """The messages of a stream as they stand; the one that closes it comes last."""
-    places = [each.offset for each in locate_messages(data)]
-    after = places[-1] + sum([len(each.message.serialize()) for each in locate_messages(data)][-1:])
-    return [data[start:stop] for start, stop in pairwise([*places, after, len(data) - len(END)])]
 
 
 # -- what is found -------------------------------------------------------------------------------------------
@@ -99,7 +90,7 @@ def test_a_changed_bit_of_a_large_body_is_found_by_one_thread_and_by_several(kin
 
 def test_a_missing_repeated_or_swapped_message_is_found():
     data = written()
-    parts = messages(data)
+    parts = forge.split(data)
     assert len(parts) == 7  # schema, dictionary, four batches, the end
     assert b"".join(parts) + END == data
     for i in range(len(parts)):
@@ -116,20 +107,6 @@ def test_any_truncation_is_found(kind):
     data = written(kind)
     end = len(data) - 8 * (kind == "stream")  # the marker itself may be missing
     assert all(found(data[:size]) for size in range(end))
-
-
-def test_any_split_gives_the_same_batches():
-    chance = random.Random(5)
-    data = written()
-    for _ in range(50):
-        decoder = ipc.StreamDecoder(verify=True)
-        cuts = sorted(chance.choices(range(len(data)), k=chance.randrange(20)))
-        events: list[Any] = []
-        for start, stop in pairwise([0, *cuts, len(data)]):
-            decoder.feed(data[start:stop])
-            events += decoder
-        decoder.finish()
-        assert [each.batch.num_rows for each in events if isinstance(each, BatchRead)] == [2] * 4
 
 
 def from_payload(data: bytes, **options: Any) -> drive.Reading:
@@ -160,7 +137,7 @@ STREAM_READERS = [
 def test_all_readers_find_with_verify_that_a_stream_stops_between_messages(read, verify):
     data = written()
     for count in range(1, 8):
-        torn = b"".join(messages(data)[:count])
+        torn = b"".join(forge.split(data)[:count])
         for end in (b"", END):
             if count == 7 or verify is False:
                 assert sum(read(torn + end, verify=verify).rows()) == max(0, min(count, 6) - 2) * 2
@@ -190,10 +167,7 @@ def test_batches_of_a_file_that_changed_places_are_found():
 @settings(max_examples=rounds(15, 15))
 def test_random_batches_are_verified_and_random_changes_found(parts, kind, chance):
     schema = parts[0].schema if parts else pa.schema([("x", pa.int8())])
-    with KINDS[kind](sink := bytearray(), schema, checksum=True) as writer:
-        for part in parts:
-            writer.write(part)
-    data = bytes(sink)
+    data = ipc_bytes(parts, kind, schema, checksum=True)
     assert [pa.record_batch(batch) for batch in ipc.open(data, verify=True)] == parts
     assert ipc.validate(data).ok
     for _ in range(20):
@@ -204,16 +178,15 @@ def test_random_batches_are_verified_and_random_changes_found(parts, kind, chanc
 
 
 def test_what_has_no_checksums_is_refused():
-    for new in KINDS.values():
-        with new(sink := bytearray()) as writer:
-            writer.write(TABLE)
+    for kind in KINDS:
+        data = ipc_bytes(TABLE, kind)
         with pytest.raises(FormatError, match=r"no checksum.*verify=True"):
-            verified(sink)
-        assert ipc.open(sink, verify=None).read_all().num_rows == 8
+            verified(data)
+        assert ipc.open(data, verify=None).read_all().num_rows == 8
     with pytest.raises(UsageError, match="V5"):
         ipc.new_stream(bytearray(), checksum=True, metadata_version="V4")
     with pytest.raises(UsageError, match="verify must be"):
-        ipc.open_stream(sink, verify="yes")
+        ipc.open_stream(data, verify="yes")
 
 
 # -- who reads it --------------------------------------------------------------------------------------------
@@ -239,8 +212,7 @@ def test_other_readers_read_the_same_values(kind, form):
 @pytest.mark.parametrize("kind", KINDS)
 def test_our_readers_show_nothing_of_it(kind):
     data = written(kind)
-    with KINDS[kind](plain := bytearray()) as writer:
-        writer.write_table(TABLE, max_chunksize=2)
+    plain = written(kind, checksum=False)
     for source in (data, io.BytesIO(data)):
         with ipc.open(source) as reader, ipc.open(plain) as other:
             batches = list(reader.iter_batches_with_custom_metadata())
@@ -250,34 +222,24 @@ def test_our_readers_show_nothing_of_it(kind):
         assert reader.num_record_batches == 4
         assert [reader[i].num_rows for i in (3, 0, -1)] == [2, 2, 2]
         assert reader.take([7, 0], columns=["number"])["number"].to_pylist() == [8, 1]
-    events = ipc.StreamDecoder(verify=True)
-    events.feed(written())
-    assert [type(event).__name__ for event in events].count("BatchRead") == 4
+    assert drive.read_stream(written(), verify=True).rows() == [2] * 4
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_event_loop_writes_and_verifies_them(kind, tmp_path):
-    path = tmp_path / "a.arrow"
+def test_an_event_loop_writes_and_verifies_them(tmp_path):
+    async def encoded() -> bytes:
+        return b"".join([part async for part in ipc.aio.encode(TABLE, checksum=True)])
 
-    async def chunks(data: bytes) -> AsyncIterator[bytes]:
-        for at in range(0, len(data), 100):
-            yield data[at : at + 100]
-
-    async def main() -> Any:
-        data = (
-            b"".join([part async for part in ipc.aio.encode(TABLE, checksum=True)])
-            if kind == "stream"
-            else written(kind)
-        )
-        path.write_bytes(data)
-        opened = ipc.aio.open_file(str(path), verify=True) if kind == "file" else None
-        async with opened or ipc.aio.open_stream(chunks(data), verify=True) as reader:
+    async def read(name: str, data: bytes) -> Any:
+        (tmp_path / name).write_bytes(data)
+        async with ipc.aio.open_file(str(tmp_path / name), verify=True) as reader:
             return await reader.read_all()
 
-    assert pa.table(asyncio.run(main())).equals(TABLE)
-    changed = bytearray(path.read_bytes())
-    changed[-1 if kind == "stream" else -20] ^= 1
-    assert found(changed)
+    stream, file = drive.run(encoded()), written("file")
+    assert pa.table(verified(stream)).equals(TABLE)
+    assert drive.awaited(stream, verify=True).rows() == [8]
+    assert pa.table(drive.run(read("right", file))).equals(TABLE)
+    with pytest.raises(FormatError, match=r"record batch 3.*its bytes are not"):
+        drive.run(read("wrong", file.replace(b"jkl", b"jkm")))
 
 
 def test_remote_sources_are_verified_whole():
@@ -303,11 +265,10 @@ def test_remote_sources_are_verified_whole():
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 def test_copies_have_checksums_of_their_own_or_none(source, target, before, after, codec):
-    with KINDS[source](sink := bytearray(), compression=codec, checksum=before) as writer:
-        writer.write_table(TABLE.slice(2), max_chunksize=2)
+    data = written(source, data=TABLE.slice(2), compression=codec, checksum=before)
     for options in ({}, {"validate": "none"}):
         copy = bytearray()
-        with ipc.open(sink, **options) as reader, KINDS[target](copy, compression=codec, checksum=after) as writer:
+        with ipc.open(data, **options) as reader, KINDS[target](copy, compression=codec, checksum=after) as writer:
             writer.write(TABLE.slice(0, 2))
             assert ipc.copy(reader, writer) == 3
         assert pa.table(ipc.open(copy, verify=after).read_all()).equals(TABLE.unify_dictionaries())
@@ -341,7 +302,7 @@ def test_batches_and_metadata_do_not_carry_them():
 
 
 def test_what_is_no_message_is_named():
-    closing = messages(written())[-1]
+    closing = forge.split(written())[-1]
     for data, words in ((closing, "only closes"), (closing + END, "only closes"), (END, "marker"), (b"", "empty")):
         for source in (data, io.BytesIO(data)):
             with pytest.raises(EOFError, match=words):
@@ -386,7 +347,7 @@ def test_batches_survive_changes_of_what_is_around_them(place):
 @pytest.mark.parametrize(("columns", "kept"), [(["number", "text"], 3), (None, 0)])
 def test_lost_messages_are_counted(columns, kept):
     """What was lost may have been a dictionary, so that batches behind it, which need one, are refused."""
-    parts = messages(written(data=TABLE.select(columns or TABLE.column_names)))
+    parts = forge.split(written(data=TABLE.select(columns or TABLE.column_names)))
     for i in range(len(parts) - 5, len(parts)):
         torn = b"".join(parts[:i] + parts[i + 1 :]) + END
         intact = 4 if i == len(parts) - 1 else kept or i - (len(parts) - 5)
@@ -420,8 +381,7 @@ def columns_that_share_a_dictionary() -> list[Any]:
     parts = [forge.schema(*kinds)]
     for number, words in enumerate(WORDS):
         text, count = "".join(sorted(set(words))), len(words)
-        offsets = forge.i32(*range(len(text) + 1))
-        parts.append(forge.dictionary(0, forge.batch(len(text), [(len(text), 0)], [b"", offsets, text.encode()])))
+        parts.append(forge.dictionary(0, forge.texts(*text)))
         codes = forge.i8(*[text.index(each) for each in words])
         buffers = [b"", forge.i32(*[number] * count), b"", codes, b"", codes]
         parts.append(forge.batch(count, [(count, 0)] * 3, buffers))
@@ -468,18 +428,16 @@ def changed_order(count: int) -> Iterator[list[int]]:
 def test_recovery_never_gives_a_batch_other_values_than_it_was_written_with(name):
     """The numbers in checksums say what is missing, repeated or elsewhere; a batch comes back at most once."""
     kind, batches, options = HISTORIES[name]()
-    with KINDS[kind](sink := bytearray(), checksum=True, **options) as writer:
-        for batch in batches:
-            writer.write(batch)
-    whole = [batch.to_pydict() for batch in ipc.open(sink, verify=True)]
+    source = ipc_bytes(batches, kind, checksum=True, **options)
+    whole = [batch.to_pydict() for batch in ipc.open(source, verify=True)]
     assert [batch["i"][0] for batch in whole] == list(range(len(WORDS)))
     head = 8 if kind == "file" else 0
-    end = ipc.open_file(sink).decoder.messages_end if kind == "file" else len(sink)
-    parts = [part for part in messages(bytes(sink[head:end])) if part]
-    foot = b"" if name == "torn file" else bytes(sink[end:])
+    end = ipc.open_file(source).decoder.messages_end if kind == "file" else len(source)
+    parts = forge.split(source[head:end])
+    foot = b"" if name == "torn file" else source[end:]
     orders = list(changed_order(len(parts)))
     for order in random.Random(60).sample(orders, min(rounds(60, 10_000), len(orders))):
-        data = bytes(sink[:head]) + b"".join([parts[i] for i in order]) + END + foot
+        data = source[:head] + b"".join([parts[i] for i in order]) + END + foot
         for resync in (False, True):
             with ipc.recover(data, resync=resync) as reader:
                 kept = [batch.to_pydict() for batch in reader]

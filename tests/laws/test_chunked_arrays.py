@@ -8,14 +8,10 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.arrays import CASES, read_batch
+from helpers.arrays import CASES, read_array
 
 import arrowipc as ipc
 from arrowipc import types
-
-
-def whole(name: str) -> ipc.Array:
-    return read_batch(pa.record_batch({"x": CASES[name]}))["x"]
 
 
 def in_chunks(array: ipc.Array, dice: random.Random) -> ipc.ChunkedArray:
@@ -65,7 +61,7 @@ METHODS = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_method_gives_what_the_whole_array_gives(name):
-    array = whole(name)
+    array = read_array(CASES[name])
     for seed in range(5):
         column = in_chunks(array, random.Random(seed))
         assert column.equals(array, nan_equal=True)
@@ -76,7 +72,7 @@ def test_every_method_gives_what_the_whole_array_gives(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_goes_to_other_libraries_and_comes_back(name):
-    column = in_chunks(whole(name), random.Random(name))
+    column = in_chunks(read_array(CASES[name]), random.Random(name))
     theirs = column.to_arrow()
     assert isinstance(theirs, pa.ChunkedArray)
     assert theirs.num_chunks == column.num_chunks
@@ -89,7 +85,7 @@ def test_it_goes_to_other_libraries_and_comes_back(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_everything_that_takes_columns_takes_it(name, tmp_path):
-    array = whole(name)
+    array = read_array(CASES[name])
     column = in_chunks(array, random.Random(name))
     rows = ipc.RecordBatch.from_pydict({"y": range(len(array))})
     made = [

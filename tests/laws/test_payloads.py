@@ -1,7 +1,6 @@
 """The laws of payload columns: as decoding each payload alone and putting the rows one behind the other."""
 
 import random
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -11,22 +10,13 @@ from helpers import randoms
 from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
 from hypothesis import given, strategies as st
-from laws.payload_rows import alone, rows_of, samples
+from laws.payload_rows import alone, rows_of
 
 import arrowipc as ipc
 
 
 def expected(cells: list[bytes | None], **options: Any) -> list[list[Any]]:
     return [row for cell in cells if cell is not None for row in alone(cell, **options)]
-
-
-def split(items: list[Any], sizes: Iterator[int]) -> list[list[Any]]:
-    parts, at = [], 0
-    while at < len(items):
-        size = next(sizes)
-        parts.append(items[at : at + size])
-        at += size
-    return parts
 
 
 @st.composite
@@ -71,11 +61,11 @@ def test_a_column_of_payloads_is_each_payload_alone_one_behind_the_other(level, 
 def test_every_way_to_hand_over_the_column_gives_the_same(cells, chance):
     rows = expected(cells)
     arrays = [pa.array(cells, kind) for kind in (pa.binary(), pa.large_binary(), pa.binary_view())]
-    sizes = iter(lambda: chance.randint(1, 3), None)
-    chunked = pa.chunked_array([pa.array(part, pa.binary()) for part in split(cells, sizes)], pa.binary())
+    cuts = sorted(chance.choices(range(len(cells) + 1), k=chance.randrange(4)))
+    parts = [pa.array(cells[start:stop], pa.binary()) for start, stop in pairwise([0, *cuts, len(cells)])]
     padded = pa.array([b"before", None, *cells, b"after"], pa.binary()).slice(2, len(cells))
     views = [None if cell is None else memoryview(bytearray(cell)) for cell in cells]
-    for column in (*arrays, chunked, padded, views, tuple(cells), ipc.Array.from_arrow(arrays[2])):
+    for column in (*arrays, pa.chunked_array(parts), padded, views, tuple(cells), ipc.Array.from_arrow(arrays[2])):
         assert rows_of(ipc.decode_payloads(column).batch) == rows
 
 
@@ -130,12 +120,3 @@ def test_null_stands_for_a_broken_payload_with_one_row(cells, data):
         rows += [[None] * width] if mark else [] if cell is None else alone(cell)
     assert rows_of(decoded.batch) == rows
     assert decoded.num_failed == sum(marks)
-
-
-def test_every_cut_of_a_column_into_chunks_gives_the_same():
-    cells = [cell := samples()["plain"], None, cell, cell]
-    rows = expected(cells)
-    for cuts in range(2 ** (len(cells) - 1)):
-        ends = [0, *[i + 1 for i in range(len(cells) - 1) if cuts >> i & 1], len(cells)]
-        column = pa.chunked_array([pa.array(cells[a:b], pa.binary()) for a, b in pairwise(ends)])
-        assert rows_of(ipc.decode_payloads(column).batch) == rows

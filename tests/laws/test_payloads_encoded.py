@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import randoms
-from helpers.arrays import pyarrow_bytes
+from helpers.arrays import ipc_bytes, pyarrow_bytes, read_by_pyarrow
 from helpers.drive import LEVELS
 from helpers.mutate import overwritten
 from helpers.processes import rounds
@@ -47,8 +47,8 @@ def same_both_ways(streams: list[bytes], **options: Any) -> Any:
     ours = ipc.decode_payloads(streams, **options)
     files = []
     for stream in streams:
-        with pa.ipc.open_stream(stream) as reader:
-            files.append(pyarrow_bytes(list(reader), schema=reader.schema, kind="file"))
+        schema, batches = read_by_pyarrow(stream)
+        files.append(pyarrow_bytes(batches, "file", schema))
     theirs = ipc.decode_payloads(files, **options)
     assert theirs.num_alone == len(files)
     assert ours.batch.schema == theirs.batch.schema
@@ -111,14 +111,13 @@ def test_several_dictionaries_in_any_order_of_columns():
     assert chosen.num_alone == 0
 
 
+def without_dictionaries(cell: bytes) -> bytes:
+    return b"".join(m.serialize() for m in ipc.MessageReader(cell) if m.kind != "DictionaryBatch")
+
+
 def test_a_dictionary_that_has_not_arrived_serves_nulls_alone():
-    column = encoded(pa.array(["a"]), [None, None])
-    full = pyarrow_bytes([pa.record_batch({"x": column})])
-    messages = list(ipc.MessageReader(full))
-    without = b"".join(bytes(m.serialize()) for m in messages if m.kind != "DictionaryBatch")
-    some = payload(x=encoded(pa.array(["a"]), [0, None]))
-    messages = list(ipc.MessageReader(some))
-    broken = b"".join(bytes(m.serialize()) for m in messages if m.kind != "DictionaryBatch")
+    full, some = (payload(x=encoded(pa.array(["a"]), indices)) for indices in ([None, None], [0, None]))
+    without, broken = (without_dictionaries(cell) for cell in (full, some))
     assert len(without) < len(full)
     for level in LEVELS:
         decoded = ipc.decode_payloads([some, without, full, broken, some], validate=level, on_error="skip")
@@ -150,27 +149,24 @@ def with_broken_batch(cell: bytes) -> bytes:
 def test_the_dictionary_of_a_payload_that_failed_is_taken_back(level, options):
     good, other = (payload(x=encoded(pa.array(words), [1, 0, 1])) for words in (["a", "b"], ["c", "d"]))
     bad = with_broken_batch(other)
-    cells = [good, good, bad, bad, good, other, other, bad]
     with pytest.raises(ipc.FormatError, match="cell 2"):
-        ipc.decode_payloads(cells, validate=level, **options)
-    skipped = ipc.decode_payloads([good, good, bad, bad, good], validate=level, on_error="skip", **options)
-    assert [row[0] for row in rows_of(skipped.batch)] == ["b", "a", "b"] * 3
-    if not options:
-        assert dictionaries_of(skipped.batch) == [["a", "b"]]
-    decoded = ipc.decode_payloads(cells, validate=level, on_error="null", **options)
-    values = ["b", "a", "b"] * 2 + [None] * 2 + ["b", "a", "b"] + ["d", "c", "d"] * 2 + [None]
-    assert [row[0] for row in rows_of(decoded.batch)] == values
-    assert decoded.counts.to_pylist() == [3, 3, 1, 1, 3, 3, 3, 1]
-    assert decoded.num_failed == 3
-    # The same dictionary right behind it is entered again.
-    behind = ipc.decode_payloads([good, bad, other], validate=level, on_error="skip", **options)
-    assert [row[0] for row in rows_of(behind.batch)] == ["b", "a", "b", "d", "c", "d"]
-    # An index outside a dictionary that needs no renumbering is found as well.
-    outside = ipc.decode_payloads([good, good, with_broken_batch(good)], validate=level, on_error="skip", **options)
-    assert outside.counts.to_pylist() == [3, 3, 0]
-    # The first payload of a call that fails leaves nothing either.
-    first = ipc.decode_payloads([bad, other, good], validate=level, on_error="skip", **options)
-    assert [row[0] for row in rows_of(first.batch)] == ["d", "c", "d", "b", "a", "b"]
+        ipc.decode_payloads([good, good, bad, bad, good, other, other, bad], validate=level, **options)
+    rows = {good: ["b", "a", "b"], other: ["d", "c", "d"]}
+    for cells in (
+        [good, good, bad, bad, good, other, other, bad],
+        [good, bad, other],  # the same dictionary right behind it is entered again
+        [good, good, with_broken_batch(good)],  # an index outside a dictionary that needs no renumbering
+        [bad, other, good],  # the first payload of a call
+    ):
+        for on_error, failed in (("skip", []), ("null", [None])):
+            found = ipc.decode_payloads(cells, validate=level, on_error=on_error, **options)
+            expected = [rows.get(cell, failed) for cell in cells]
+            assert [row[0] for row in rows_of(found.batch)] == [value for cell in expected for value in cell]
+            assert found.counts.to_pylist() == [len(cell) for cell in expected]
+            assert found.num_failed == sum(cell not in rows for cell in cells)
+            if not options:
+                words = [word for cell in cells for word in sorted(rows.get(cell, ()))]
+                assert dictionaries_of(found.batch) == [[*dict.fromkeys(words)]]
 
 
 # -- plain values become encoded -----------------------------------------------------------------------------
@@ -218,11 +214,7 @@ def raw_and_compressed(rows: int, compression: str) -> bytes:
     """One buffer that shrinks, one that does not and is stored raw."""
     noise = [random.Random(rows + k).getrandbits(62) for k in range(rows)]
     batch = pa.record_batch({"z": pa.array([0] * rows, pa.int64()), "r": pa.array(noise, pa.int64())})
-    sink = io.BytesIO()
-    ours = ipc.RecordBatch.from_arrow(batch)
-    with ipc.new_stream(sink, ours.schema, compression=compression) as writer:
-        writer.write(ours)
-    return sink.getvalue()
+    return ipc_bytes(batch, compression=compression)
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])

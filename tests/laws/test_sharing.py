@@ -8,7 +8,7 @@ import io
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -18,7 +18,8 @@ import pyarrow as pa
 import pytest
 from helpers import arrow_columns, scenarios
 from helpers.calls import FILE, OBJECTS, fitting, is_needed, parameters
-from helpers.processes import FREE_THREADED, rounds, run_python, together
+from helpers.processes import FREE_THREADED, in_threads, rounds, run_python, together
+from laws.test_threads import patiently, take_all
 from project.test_docstrings import OPTIONS, modules
 
 import arrowipc as ipc
@@ -40,11 +41,8 @@ LEFT_OUT = {
     "fragments": "objects that are filled while files are read",
     "copy_body_into": "writes into its argument",
     "serialize_to": "writes into its argument",
-    "to_polars": "where polars is missing",
-    "to_torch": "where torch is missing",
-    "to_scipy": "where SciPy is missing",
+    **{f"to_{name}": "it is missing" for name in ("polars", "torch", "scipy", "pandas") if find_spec(name) is None},
 }
-MISSING = {f"to_{name}" for name in ("polars", "torch", "scipy", "pandas") if find_spec(name) is None}
 
 
 #: Objects that threads share. The others are read or written by one thread at a time, or grow while they are read.
@@ -59,8 +57,7 @@ SHARED = {
 
 
 def asked(thing: Any) -> list[str]:
-    left = LEFT_OUT.keys() - {"to_polars", "to_torch", "to_scipy"} | MISSING
-    return [name for name in dir(thing) if not name.startswith(("_", "from_")) and name not in left]
+    return [name for name in dir(thing) if not name.startswith(("_", "from_")) and name not in LEFT_OUT]
 
 
 def seen(value: Any) -> str:
@@ -125,8 +122,7 @@ def test_all_that_can_be_asked_in_many_threads_at_once(kind: str) -> None:
     for _ in range(rounds(1, 50)):
         thing = make()  # nothing is known of it yet, so that they all make it at once
         orders = [chance.sample(names, len(names)) for _ in range(THREADS)]
-        for found in together(*[partial(answers, thing, order) for order in orders]):
-            assert not isinstance(found, BaseException), found
+        for found in in_threads(partial(answers, thing), orders):
             for name in names:
                 assert found[name] == expected[name], name
 
@@ -148,7 +144,7 @@ def test_many_threads_open_streams_of_the_same_and_of_other_schemas() -> None:
             if chance.random() < 0.02:
                 ipc.release_unused()
 
-    assert together(*[partial(work, seed) for seed in range(THREADS)]) == [None] * THREADS
+    in_threads(work, range(THREADS))
 
 
 def test_rows_of_one_reader_in_many_threads_that_keeps_few_batches() -> None:
@@ -164,7 +160,7 @@ def test_rows_of_one_reader_in_many_threads_that_keeps_few_batches() -> None:
             i = chance.randrange(20_000)
             assert reader.row(i) == {"x": i, "t": f"row {i // 1000}"}
 
-    assert together(*[partial(work, seed) for seed in range(THREADS)]) == [None] * THREADS
+    in_threads(work, range(THREADS))
 
 
 def test_lists_and_dicts_that_others_change_while_they_are_read() -> None:
@@ -196,16 +192,6 @@ def test_lists_and_dicts_that_others_change_while_they_are_read() -> None:
     assert together(change, read, read) == [None] * 3
 
 
-def patiently(call: Callable[[], Any]) -> Any:
-    """Repeat a call until no other thread is using the reader."""
-    while True:
-        try:
-            return call()
-        except ipc.UsageError as error:
-            if "another thread" not in str(error):
-                raise
-
-
 def test_any_batch_of_a_stream_while_others_read_on() -> None:
     """What looks a batch up moves the file object; who reads the next one is not served from there."""
     data = arrow_columns.stream(*[pa.record_batch({"x": [i] * 100}) for i in range(60)])
@@ -214,12 +200,8 @@ def test_any_batch_of_a_stream_while_others_read_on() -> None:
         over: list[bool] = []
 
         def read(reader: Any = reader, over: list[bool] = over) -> list[int]:
-            found = []
             try:
-                while True:
-                    found.append(patiently(reader.read_next_batch)["x"][0])
-            except StopIteration:
-                return found
+                return [batch["x"][0] for batch in take_all(reader.read_next_batch)]
             finally:
                 over.append(True)
 
@@ -246,8 +228,7 @@ def test_rows_of_a_reader_that_another_thread_closes() -> None:
                     if "closed" not in str(error):
                         raise
 
-        for found in together(use, use, reader.close):
-            assert found is None, found
+        assert together(use, use, reader.close) == [None] * 3
 
 
 def test_converting_leaves_the_collector_as_others_set_it() -> None:

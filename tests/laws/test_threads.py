@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, arrow_columns, drive, scenarios
 from helpers.memory import counts, more_than
-from helpers.processes import together
+from helpers.processes import in_threads, together
 
 import arrowipc as ipc
 from arrowipc.cdata.import_array import stream_from
@@ -54,9 +54,8 @@ def test_every_scenario_in_many_threads_at_once(name: str) -> None:
     operation = scenarios.SCENARIOS[name]()
     expected = scenarios.plain(operation())
     before = counts()  # dictionaries keep the copy that the first rows taken share
-    found = together(*[lambda: [operation() for _ in range(5)]] * THREADS)
+    found = in_threads(lambda count: [operation() for _ in range(count)], [5] * THREADS)
     for results in found:
-        assert not isinstance(results, Exception), results
         assert [scenarios.plain(result) for result in results] == [expected] * 5
     del found, results
     assert not more_than(before)
@@ -72,18 +71,6 @@ def test_many_threads_on_the_batches_of_one_reader() -> None:
         return repr(batch.to_pylist())
 
     assert together(*[use] * THREADS) == [expected] * THREADS
-
-
-def test_one_reader_per_thread_on_one_buffer(stream: bytes, file: bytes) -> None:
-    before = counts()
-    expected = rows(drive.from_bytes(stream).batches)
-    readers: tuple[drive.Driver, ...] = (drive.from_bytes, drive.from_object, drive.pushed)
-    found = together(
-        *[lambda read=read: rows(read(stream).batches) for read in readers],
-        *[lambda: rows(drive.from_file(file).batches)] * 2,
-    )
-    assert found == [expected] * 5
-    assert not more_than(before)
 
 
 def get_batches(reader: Any, numbers: list[int]) -> list[Any]:
@@ -102,9 +89,8 @@ def test_many_threads_on_one_file_reader(file: bytes, kind: str, tmp_path: Any) 
         else:
             reader = ipc.open_file(file if kind == "bytes" else io.BytesIO(file))
         order = [[(i + k) % 4 for k in range(4)] for i in range(THREADS)]
-        found = together(*[partial(get_batches, reader, numbers) for numbers in order])
+        found = in_threads(partial(get_batches, reader), order)
         for numbers, batches in zip(order, found, strict=True):
-            assert not isinstance(batches, Exception), batches
             assert rows(batches) == [expected[i] for i in numbers]
         assert together(*[reader.count_rows] * THREADS) == [4 * ROWS] * THREADS
 
@@ -134,7 +120,7 @@ def test_random_batches_broken_ones_and_parts_of_columns_in_many_threads(memory_
                     found.append("broken" if named else error)
             return found
 
-        results = together(*[partial(read, mine) for mine in numbers])
+        results = in_threads(read, numbers)
     for mine, found in zip(numbers, results, strict=True):
         assert found == [
             i + n if n % 3 == 0 else "broken" if i == 5 else (i, f"größe 4999 of batch {i}") for n, i in enumerate(mine)
@@ -144,25 +130,20 @@ def test_random_batches_broken_ones_and_parts_of_columns_in_many_threads(memory_
 # -- one at a time -------------------------------------------------------------------------------------------
 
 
-def take_all(take: Callable[[], Any]) -> list[Any]:
-    """Take until the end; how often it was refused because of others is the last item."""
-    found: list[Any] = []
-    refused = 0
+def patiently(call: Callable[[], Any]) -> Any:
+    """Repeat a call until no other thread is using the object."""
     while True:
         try:
-            taken = take()
-        except StopIteration:
-            break
+            return call()
         except ipc.UsageError as error:
             if "another thread" not in str(error):
                 raise
-            refused += 1
             time.sleep(0)
-            continue
-        if taken is None:
-            break
-        found.append(taken)
-    return [*found, refused]
+
+
+def take_all(take: Callable[[], Any]) -> list[Any]:
+    """Take until there is no more, whenever no other thread is at it."""
+    return list(iter(partial(patiently, take), None))
 
 
 @pytest.mark.parametrize("kind", ["bytes", "object", "decoder"])
@@ -176,10 +157,8 @@ def test_many_threads_on_one_stream_get_each_batch_once(stream: bytes, kind: str
             take: Callable[[], Any] = decoder.next_batch
         else:
             take = ipc.open_stream(stream if kind == "bytes" else io.BytesIO(stream)).read_next_batch
-        found = together(*[partial(take_all, take)] * THREADS)
-        assert not [each for each in found if isinstance(each, Exception)], found
-        batches = [batch for each in found for batch in each[:-1]]
-        assert sorted(rows(batches)) == expected
+        found = in_threads(take_all, [take] * THREADS)
+        assert sorted(rows([batch for each in found for batch in each])) == expected
 
 
 def later(pause: float, call: Callable[[], Any]) -> Callable[[], Any]:
@@ -310,33 +289,18 @@ def test_feeding_while_another_thread_decodes(stream: bytes) -> None:
     decoder = ipc.StreamDecoder()
     expected = rows(drive.from_bytes(stream).batches)
 
-    def feed() -> int:
-        refused = at = 0
-        while at < len(stream):
-            try:
-                decoder.feed(stream[at : at + 50_000])
-                at += 50_000
-            except ipc.UsageError as error:
-                refused += refused_or(error, "another thread")
-                time.sleep(0)
-        return refused
+    def feed() -> None:
+        for at in range(0, len(stream), 50_000):
+            patiently(partial(decoder.feed, stream[at : at + 50_000]))
 
     def take() -> list[Any]:
-        found = []
+        found: list[Any] = []
         while len(found) < len(expected):
-            try:
-                batch = decoder.next_batch()
-            except ipc.UsageError as error:
-                refused_or(error, "another thread")
-                continue
-            if batch is not None:
-                found.append(batch)
-            else:
-                time.sleep(0)
+            found += take_all(decoder.next_batch)
         return found
 
-    refused, batches = together(feed, take)
-    assert isinstance(refused, int), refused
+    nothing, batches = together(feed, take)
+    assert nothing is None
     assert rows(batches) == expected
 
 
@@ -350,18 +314,11 @@ def test_many_threads_on_one_writer(options: Any, tmp_path: Any) -> None:
     path = tmp_path / "x.arrow"
     writer = ipc.new_file(path, batch.schema, **options)
 
-    def write() -> int:
-        written = 0
-        while written < 3:
-            try:
-                writer.write_batch(batch)
-                written += 1
-            except ipc.UsageError as error:
-                refused_or(error, "another thread")
-                time.sleep(0)
-        return written
+    def write(times: int) -> None:
+        for _ in range(times):
+            patiently(partial(writer.write_batch, batch))
 
-    assert together(*[write] * THREADS) == [3] * THREADS
+    in_threads(write, [3] * THREADS)
     writer.close()
     with ipc.open_file(path) as reader:
         assert rows(list(reader)) == rows([batch]) * 3 * THREADS

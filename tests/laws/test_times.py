@@ -4,15 +4,14 @@ import datetime as dt
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from helpers.arrays import read_array
+from helpers.arrays import read_array, stored
 from helpers.terminal import run
 from hypothesis import example, given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import UnsupportedError, types as T
-
-pa = pytest.importorskip("pyarrow")
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 ZONES = [None, "UTC", "+05:30", "Europe/Oslo", "America/New_York"]
@@ -55,8 +54,8 @@ def test_times_of_day_come_back(unit, numbers):
 def test_what_is_no_whole_microsecond_is_shown_and_never_rounded(kind, tmp_path):
     pd = pytest.importorskip("pandas")
     array = ipc.Array.from_pylist([1000, None, 1001], kind)
-    batch = ipc.RecordBatch.from_pydict({"t": array, "n": ipc.Array.from_pylist([{"a": [n]} for n in (1000, 1, 2000)],
-        T.struct([T.field("a", T.list_(kind))]))})  # fmt: skip
+    below = ipc.array([{"a": [n]} for n in (1000, 1, 2000)], T.struct([T.field("a", T.list_(kind))]))
+    batch = ipc.RecordBatch.from_pydict({"t": array, "n": below})
     for call in (
         array.to_pylist,
         lambda: list(array),
@@ -77,9 +76,7 @@ def test_what_is_no_whole_microsecond_is_shown_and_never_rounded(kind, tmp_path)
         assert array.to_pandas()[2].value == 1001
         inner = batch["n"].to_pandas()[1]["a"][0]
         assert (inner.value if isinstance(inner, (pd.Timestamp, pd.Timedelta)) else np.asarray(inner).astype("i8")) == 1
-    path = tmp_path / "t.arrow"
-    with ipc.new_file(path) as writer:
-        writer.write(batch)
+    path = stored(tmp_path / "t.arrow", batch)
     rows = run("head", path, "--json").lines
     assert [len(row) for row in rows] == [2, 2, 2]
     if isinstance(kind, T.Duration):

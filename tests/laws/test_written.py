@@ -155,17 +155,11 @@ def span(memory: Any) -> tuple[int, int]:
     return view.ctypes.data, view.nbytes
 
 
-def buffers_of(array: ipc.Array) -> Iterator[Any]:
-    yield from (buffer for buffer in array.buffers() if buffer is not None)
-    for child in array.children:
-        yield from buffers_of(child)
-
-
 # The offsets of this dense union do not rise: they are written anew.
 @pytest.mark.parametrize("name", [name for name in arrays.CASES if name != "dense_union"])
 def test_the_buffers_of_a_message_are_those_of_the_batch(name):
     batch = arrays.read_batch(pa.record_batch([arrays.CASES[name]], names=["x"]))
-    owned = [span(buffer) for buffer in buffers_of(batch.column(0)) if len(buffer)]
+    owned = [span(buffer) for buffer in arrays.parts_of(batch)["buffers"] if buffer]
     message = batch.to_message()
     for address, size in (span(buffer) for buffer in message.buffers if len(buffer)):
         assert any(start <= address and address + size <= start + n for start, n in owned)
