@@ -20,7 +20,7 @@ import pyarrow as pa
 from helpers.arrays import pyarrow_bytes
 
 import arrowipc as ipc
-from arrowipc import dissociated as served
+from arrowipc import Limits, dissociated as served
 from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated import protocol, schemes
 from arrowipc.dissociated.client import Client
@@ -143,9 +143,9 @@ def written_words(file: bool = False) -> bytes:
 # -- peers ---------------------------------------------------------------------------------------------------
 
 
-def stream_between(connections: tuple[Connection, ...], **options: Any) -> Client:
+def stream_between(connections: tuple[Connection, ...]) -> Client:
     """The reading end of one connection, or of one for metadata and one for bodies."""
-    return Client(Link(connections[0], connections[-1]), StreamDecoder(), **options)
+    return Client(Link(connections[0], connections[-1]), StreamDecoder())
 
 
 @contextlib.contextmanager
@@ -155,13 +155,13 @@ def numbered_from(first: int) -> Iterator[None]:
         yield
 
 
-def client_of(connections: tuple[Connection, ...], timeout: float | None = SECONDS, **options: Any) -> Client:
-    return stream_between(connections, **options).begin(timeout)
+def client_of(connections: tuple[Connection, ...]) -> Client:
+    return stream_between(connections).begin(SECONDS)
 
 
-def read(sent: Iterable[Sent], **options: Any) -> Any:
+def read(sent: Iterable[Sent]) -> Any:
     """What a client makes of these messages; the server is gone after them."""
-    with told(sent) as client, client_of((client,), **options) as reader:
+    with told(sent) as client, client_of((client,)) as reader:
         return reader.read_all()
 
 
@@ -188,23 +188,23 @@ def told(sent: Iterable[Sent]) -> Iterator[SocketConnection]:
 
 
 @contextlib.contextmanager
-def heard(*data: bytes) -> Iterator[SocketConnection]:
-    """A connection whose peer has said this."""
-    raw, other = raw_pair()
-    with raw, SocketConnection(other, "the peer") as connection:
+def heard(
+    *data: bytes, family: str = "unix", kind: type[SocketConnection] = SocketConnection, limits: Limits | None = None
+) -> Iterator[tuple[socket.socket, SocketConnection]]:
+    """The socket of a peer that has said this, and our connection to it."""
+    raw, other = raw_pair(family)
+    with raw, kind(other, "the peer", limits) as connection:
         raw.sendall(b"".join(data))
-        yield connection
+        yield raw, connection
 
 
 def socket_pair(
     family: str = "unix",
-    longest: int | None = None,
     kinds: tuple[type[SocketConnection], type[SocketConnection]] = (SocketConnection, SocketConnection),
-    **options: Any,
 ) -> tuple[Any, Any]:
     """Two ends that speak our framing: of the client and of the server."""
     a, b = raw_pair(family)
-    return kinds[0](a, "the server", **options), kinds[1](b, "the client", longest=longest)
+    return kinds[0](a, "the server"), kinds[1](b, "the client")
 
 
 def raw_pair(family: str = "unix") -> tuple[socket.socket, socket.socket]:

@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -21,13 +21,12 @@ from helpers.cdata import CArray, CDeviceArray, peek
 from helpers.processes import run_python
 
 import arrowipc as ipc
-from arrowipc.decode.framing import message_of
+from arrowipc.decode.framing import Message, message_of
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.connection import Frame
 from arrowipc.dissociated.device import DeviceBatch, DeviceDecoder, DeviceMemory
 from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
-from arrowipc.dissociated.protocol import BodyType, Incoming, Outgoing, body_tag, metadata_prefix
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.events import BatchRead
@@ -114,35 +113,26 @@ def check_export(batch: DeviceBatch, event: int = EVENT) -> None:
     assert all(DEVICE.has(address) for address, size in batch.places if size)
 
 
+def on_device(message: Message, **more: Any) -> Message:
+    """The same message with its body, of which a schema has none, on the device."""
+    return message if message.kind == "Schema" else message_of(message.metadata, DEVICE.memory(message.body, **more))
+
+
+def decoded(messages: Iterable[Message]) -> list[DeviceBatch]:
+    """The batches of messages with bodies on the device."""
+    decoder = DeviceDecoder(memory=DeviceMemory(DEVICE.address, DEVICE.size, CUDA, DEVICE_ID, EVENT))
+    events = [decoder.decode_next(each) for each in messages]
+    return [each.batch for each in events if isinstance(each, BatchRead)]
+
+
 def received(source: Any, by_pairs: bool = False, **more: Any) -> list[DeviceBatch]:
-    """Send a stream whose bodies a driver puts on the device, in any order, and return its batches."""
-    outgoing, incoming = Outgoing(), Incoming()
-    frames: list[tuple[int | None, Any]] = []
+    """The batches of a stream whose bodies a driver puts on the device, and tells of by pairs or not."""
+    if not by_pairs:
+        return decoded(on_device(each, **more) for each in messages_of(source))
+    schema, *rest = messages_of(source)
     region = DeviceMemory(DEVICE.address, DEVICE.size, CUDA, DEVICE_ID, EVENT)
-    for message in messages_of(source):
-        number = outgoing.number()
-        frames.append((None, metadata_prefix(number) + bytes(message.metadata)))
-        if message.kind == "Schema":
-            continue
-        if by_pairs:
-            told = write_pairs(message, DEVICE.put(message.body))
-            frames.append((body_tag(number, BodyType.PAIRS), told))
-        else:
-            frames.append((body_tag(number, BodyType.PACKED), DEVICE.memory(message.body, **more)))
-    frames.append((None, outgoing.end()))
-    random.Random(96).shuffle(frames)
-    decoder, batches = DeviceDecoder(memory=region), []
-    for arrival in peers.take_in(incoming, frames):
-        if arrival.body_type == BodyType.PAIRS:
-            message = Pairs(arrival.body).message(arrival.metadata, region, region.address)
-        else:
-            message = message_of(arrival.metadata, arrival.body)
-        event = decoder.decode_next(message)
-        if hasattr(event, "batch"):
-            batches.append(event.batch)
-    assert incoming.is_complete
-    assert decoder.schema is not None
-    return batches
+    told = [(each.metadata, Pairs(write_pairs(each, DEVICE.put(each.body)))) for each in rest]
+    return decoded([schema, *(pairs.message(metadata, region, region.address) for metadata, pairs in told)])
 
 
 @pytest.mark.nosanitize  # ends by a signal that the sanitizer answers in its own way
@@ -256,47 +246,24 @@ def test_d095_mutated_metadata_never_leads_to_a_read():
 def test_d096_what_needs_a_read_is_refused():
     """Received bodies that cannot be passed on by their addresses."""
     plain = pa.record_batch({"x": [1, None, 3]})
-
-    def decoded(change: Any = None, compression: Any = None, shift: int = 0) -> Any:
-        decoder = DeviceDecoder()
-        for message in messages_of(plain, compression=compression):
-            head = bytearray(message.metadata)
-            if change is not None and message.kind != "Schema":
-                change(head)
-            at = DEVICE.put(bytes(shift) + bytes(message.body)) + shift
-            decoder.decode_next(message_of(bytes(head), DeviceMemory(at, message.body_length, CUDA)))
-        return decoder
-
-    def uncount(head: bytearray) -> None:
-        node = (3).to_bytes(8, "little") + (1).to_bytes(8, "little")
-        assert head.count(node) == 1
-        at = head.index(node) + 8
-        head[at : at + 8] = b"\xff" * 8
-
-    def delta() -> None:
-        decoder = DeviceDecoder()
-        for message in messages_of(pa.Table.from_batches(grown), dictionary_deltas=True):
-            body = DEVICE.memory(message.body) if message.body_length else b""
-            decoder.decode_next(message_of(message.metadata, body))
-
-    def big_endian() -> None:
-        big = ipc.Schema(ipc.RecordBatch.from_arrow(plain).schema.fields, endianness="big")
-        decoder = DeviceDecoder()
-        decoder.decode_next(ipc.read_message(big.serialize()))
-        *_, last = messages_of(plain)
-        decoder.decode_next(message_of(last.metadata, DEVICE.memory(last.body)))
-
-    decoded()
+    schema, batch = messages_of(plain)
+    node = (3).to_bytes(8, "little") + (1).to_bytes(8, "little")
+    assert bytes(batch.metadata).count(node) == 1
+    uncounted = bytes(batch.metadata).replace(node, node[:8] + b"\xff" * 8)
+    shifted = DeviceMemory(DEVICE.put(bytes(4) + bytes(batch.body)) + 4, batch.body_length, CUDA)
+    big = ipc.Schema(ipc.RecordBatch.from_arrow(plain).schema.fields, endianness="big")
     grown = [pa.record_batch({"d": pa.DictionaryArray.from_arrays([0], each)}) for each in (["a"], ["a", "b"])]
-    for call, words in (
-        (lambda: decoded(compression="lz4"), "compressed"),
-        (lambda: decoded(uncount), "null_count -1"),
-        (lambda: decoded(shift=4), "multiple of 8"),
-        (delta, "isDelta"),
-        (big_endian, "big-endian"),
-    ):
+    refused = {
+        "compressed": map(on_device, messages_of(plain, compression="lz4")),
+        "null_count -1": [schema, message_of(uncounted, DEVICE.memory(batch.body))],
+        "multiple of 8": [schema, message_of(batch.metadata, shifted)],
+        "isDelta": map(on_device, messages_of(pa.Table.from_batches(grown), dictionary_deltas=True)),
+        "big-endian": [ipc.read_message(big.serialize()), on_device(batch)],
+    }
+    assert len(decoded([schema, on_device(batch)])) == 1
+    for words, messages in refused.items():
         with pytest.raises(ipc.UnsupportedError, match=f"{words}.*copy the data to the CPU"):
-            call()
+            decoded(messages)
 
 
 def test_d096_batches_on_the_cpu_say_so():

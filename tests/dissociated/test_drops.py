@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
@@ -42,8 +41,7 @@ RUNNING: list[object] = []
 def batches() -> Iterator[pa.RecordBatch]:
     RUNNING.append(mark := object())
     try:
-        for number in range(BATCHES):
-            yield pa.record_batch([pa.array(np.full(ROWS, number))], ["x"])
+        yield from itertools.islice(peers.endless(8 * ROWS), BATCHES)
     finally:
         RUNNING.remove(mark)
 
@@ -94,63 +92,46 @@ def until_gone(server: Any, where: str = "") -> None:
 
 # -- stages --------------------------------------------------------------------------------------------------
 # Each opens a reader, brings it somewhere, and returns what outlives it: batches, or nothing.
+Stage = Callable[[Callable[[str], Any]], list[Any] | None]
 
 
-def before_the_first(open_it: Callable[[str], Any]) -> Any:
-    open_it("t")
+def after(count: int | None, keeps: bool = False) -> Stage:
+    """The stage after so many batches, or all of them, which are kept or not."""
+
+    def stage(open_it: Callable[[str], Any]) -> list[Any]:
+        found = list(itertools.islice(open_it("t"), count))
+        return found if keeps else []
+
+    return stage
 
 
-def in_the_middle(open_it: Callable[[str], Any]) -> Any:
-    rest = iter(open_it("t"))
-    for _ in range(3):
-        next(rest)
-
-
-def at_the_end(open_it: Callable[[str], Any]) -> Any:
-    open_it("t").read_all()
-
-
-def while_leases_are_held(open_it: Callable[[str], Any]) -> Any:
-    reader = open_it("t")
-    return [reader.read_next_batch() for _ in range(4)]
-
-
-def with_all_leases_held(open_it: Callable[[str], Any]) -> Any:
-    return open_it("t").read_all().batches
-
-
-def in_an_exception(open_it: Callable[[str], Any]) -> Any:
-    try:
+def in_an_exception(open_it: Callable[[str], Any]) -> None:
+    with contextlib.suppress(RuntimeError):
         for batch in open_it("t"):
             raise RuntimeError(f"of the one who reads: {batch.num_rows} rows")
-    except RuntimeError:
-        pass
 
 
-def in_an_exception_of_the_source(open_it: Callable[[str], Any]) -> Any:
-    try:
+def in_an_exception_of_the_source(open_it: Callable[[str], Any]) -> None:
+    with pytest.raises((ArrowIpcError, OSError)):
         open_it("torn").read_all()
-    except (ArrowIpcError, OSError):
-        return None
-    raise AssertionError("the source is torn, and nobody said so")
 
 
-def in_a_cycle(open_it: Callable[[str], Any]) -> Any:
+def in_a_cycle(open_it: Callable[[str], Any]) -> None:
     cycle: list[Any] = [open_it("t")]
     next(iter(cycle[0]))
     cycle.append(cycle)
 
 
-STAGES = (
-    before_the_first,
-    in_the_middle,
-    at_the_end,
-    while_leases_are_held,
-    with_all_leases_held,
-    in_an_exception,
-    in_an_exception_of_the_source,
-    in_a_cycle,
-)
+STAGES: dict[str, Stage] = {
+    "before the first": after(0),
+    "in the middle": after(3),
+    "at the end": after(None),
+    "while leases are held": after(4, keeps=True),
+    "with all leases held": after(None, keeps=True),
+    "in an exception": in_an_exception,
+    "in an exception of the source": in_an_exception_of_the_source,
+    "in a cycle": in_a_cycle,
+}
 
 
 def held_values(held: list[Any]) -> None:
@@ -164,7 +145,7 @@ def drop_some(server: Any, way: str, dice: random.Random, count: int) -> None:
     kept: list[Any] = []
     opened: list[Any] = []
     with peers.opening(server, way) as open_it:
-        for stage in dice.choices(STAGES, k=count):
+        for stage in dice.choices([*STAGES.values()], k=count):
             held = stage(lambda name: opened.append(open_it(name)) or opened[-1])
             while opened:
                 if dice.random() < 0.5:
@@ -314,7 +295,9 @@ def test_a_dropped_flight_reader_leaves_nothing():
 
 
 @pytest.mark.parametrize("ending", ["arrow", "arrows"])
-@pytest.mark.parametrize("stage", [before_the_first, in_the_middle, with_all_leases_held, in_an_exception, in_a_cycle])
+@pytest.mark.parametrize(
+    "stage", ["before the first", "in the middle", "with all leases held", "in an exception", "in a cycle"]
+)
 @pytest.mark.parametrize("way", ["mapped", "read", "object"])
 def test_dropped_readers_of_files_leave_nothing(way, stage, ending, tmp_path):
     path = stored(tmp_path / f"x.{ending}", list(batches()))
@@ -326,7 +309,7 @@ def test_dropped_readers_of_files_leave_nothing(way, stage, ending, tmp_path):
             return ipc.open(file) if way == "object" else ipc.open(path, memory_map=way == "mapped")
 
         with nothing_left():
-            stage(open_it)
+            STAGES[stage](open_it)
 
 
 # -- forked children -----------------------------------------------------------------------------------------
