@@ -229,7 +229,7 @@ def memories(spark: SparkSession) -> Any:
 
 def test_the_functions_of_a_task_share_its_memory(spark: SparkSession, payloads: DataFrame) -> None:
     """While a task runs that calls two, there is one."""
-    slow = F.udf(lambda number: time.sleep(0.3) or number, "int")
+    slow = F.udf(lambda number: time.sleep(0.1) or number, "int")
     counts = payloads.select(*[slow(F.size(F.expr(f"{FUNCTION}({name})"))) for name in ("p", "q")])
     seen = {0}
     with ThreadPoolExecutor(1) as pool:

@@ -63,7 +63,6 @@ def test_what_spark_asks_for(spark: SparkSession, read: Any, tmp_path: Path) -> 
     assert sorted(keys.collect()) == [(7, 7), (8, 8)]
     narrow = spark.read.format(FORMAT).schema("id int").load(str(tmp_path / "n"))
     assert "x.arrow: record batch 50: column 'id'" in failure(narrow.collect)
-    assert "did you mean 'modifiedAfter'" in failure(lambda: read(tmp_path, modifiedAftr="2024-01-01"))
     assert "give one with schema" in failure(lambda: read(tmp_path / "empty"))
 
 
