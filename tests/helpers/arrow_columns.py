@@ -200,6 +200,10 @@ def file(*batches: pa.RecordBatch, **options: Any) -> bytes:
     return pyarrow_bytes(list(batches), "file", **options)
 
 
+#: Each format with each codec.
+WAYS = [(write, codec) for write in (file, stream) for codec in (None, "lz4", "zstd")]
+
+
 def held(column: Column) -> dict[str, tuple[pa.Array, str, list[Any]]]:
     """A column, alone and inside others: each array with its type in Spark and its values."""
     array, spark, (a, b, c) = column.array, column.spark, column.values

@@ -84,6 +84,36 @@ def read_here(path: Any, schema: StructType | None = None, **options: Any) -> pa
     return pa.Table.from_batches(batches, wanted)
 
 
+def payload_frame(spark: SparkSession, *payloads: bytes | None) -> DataFrame:
+    """A data frame of one partition: payloads, and the names host0, host1, ... beside them."""
+    names = [f"host{row}" for row in range(len(payloads))]
+    table = pa.table({"host": names, "payload": pa.array(payloads, pa.binary())})
+    return spark.createDataFrame(table).coalesce(1)
+
+
+def all_types(spark: SparkSession) -> DataFrame:
+    """Five rows of all types of Spark that payloads hold, and a row of nulls."""
+    held = [text for text in twins.TYPES if "YEAR" not in text]
+    held += ["TIME'23:59:59.999999' tm", "NULL nu", "array() ar", "array(array(named_struct('x', id)), NULL) aa"]
+    held += ["array(TIMESTAMP'2020-01-01 00:00:00') at"]
+    nulls = ", ".join(["9", *["NULL"] * len(held)])
+    return spark.sql(f"SELECT id, {', '.join(held)} FROM range(5) UNION ALL SELECT {nulls}")
+
+
+def jvm_peak(spark: SparkSession, *, anew: bool = False) -> int:
+    """Most memory that the JVM had, in MiB; with `anew`, from now on."""
+    process = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}")  # type: ignore[union-attr]
+    if anew:
+        (process / "clear_refs").write_text("5")
+    lines = (process / "status").read_text().splitlines()
+    return int(next(line for line in lines if "VmHWM" in line).split()[1]) >> 10
+
+
+def load(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
+    """What the file format of the jar reads."""
+    return spark.read.format("arrowipc").options(**options).load(str(path))
+
+
 def collected(frame: DataFrame) -> list[dict[str, Any]]:
     return sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: row["id"])
 

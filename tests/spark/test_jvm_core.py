@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import golden, java
-from helpers.arrow_columns import COLUMNS, file, held, stream
+from helpers.arrow_columns import COLUMNS, WAYS, held
+from helpers.spark import put
 from pyspark.sql import types as st
 
 import arrowipc
@@ -24,10 +25,9 @@ pytestmark = pytest.mark.spark
 def saved(folder: Path, arrays: dict[str, pa.Array]) -> dict[str, tuple[Path, pa.RecordBatch]]:
     """Each column in a file of its own, by turns of either format and with each codec; two batches, the second cut."""
     found = {}
-    ways = [(write, codec) for write in (file, stream) for codec in (None, "lz4", "zstd")]
     for number, (name, array) in enumerate(arrays.items()):
         batch = pa.record_batch({"x": array})
-        write, codec = ways[number % len(ways)]
+        write, codec = WAYS[number % len(WAYS)]
         found[name] = folder / f"{name}.arrow", batch
         found[name][0].write_bytes(write(batch, batch.slice(1), compression=codec))
     return found
@@ -66,16 +66,12 @@ def union(child: pa.Array, dense: bool) -> pa.Array:
     return pa.UnionArray.from_dense(codes, pa.array(range(len(child)), pa.int32()), [other, child], ["p", "q"])
 
 
-def runs(child: pa.Array) -> pa.Array:
-    return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(child) + 1), pa.int32()), child)
-
-
 VIEWS = pa.array(["a", None, "long enough to leave the view", "b"], pa.string_view())
 #: What holds other columns, as rows of a column that it holds.
 HOLDERS: dict[str, Callable[[pa.Array], pa.Array]] = {
     "sparse union": lambda child: union(child, False),
     "dense union": lambda child: union(child, True),
-    "runs": runs,
+    "runs": lambda child: pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(child) + 1), pa.int32()), child),
     "dictionary": lambda child: pa.DictionaryArray.from_arrays(pa.array([1, 0, None, 1], pa.int8()), child),
     "list": lambda child: pa.ListArray.from_arrays([0, 1, None, len(child)], child),
     "list view": lambda child: pa.ListViewArray.from_arrays([1, 0, 0], [len(child) - 1, 0, 2], child),
@@ -154,7 +150,7 @@ KINDS = [*(getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (
 
 def test_numbers_and_days_at_the_edges_of_types(core, tmp_path):
     """As what they are and as what a schema asks for: no number becomes another one."""
-    files = saved(tmp_path, edges())
+    files = saved(tmp_path, {**NUMBERS, **edges()})
     compare(core, files)
     for wanted in WANTED:
         compare(core, files, st.StructType().add("x", wanted))
@@ -164,11 +160,6 @@ WANTED: list[st.DataType] = [
     *(st.ByteType(), st.ShortType(), st.IntegerType(), st.LongType(), st.FloatType(), st.DoubleType()),
     *(st.DecimalType(9, 2), st.DecimalType(38, 10), st.TimestampNTZType()),
 ]
-
-
-@pytest.mark.parametrize("wanted", WANTED, ids=lambda type_: type_.simpleString())
-def test_numbers_as_those_that_a_schema_asks_for(core, tmp_path, wanted):
-    compare(core, saved(tmp_path, NUMBERS), st.StructType().add("x", wanted))
 
 
 def golden_rows(path: Path, options: dict[str, str]) -> list[Any] | str | None:
@@ -217,18 +208,11 @@ ARRAYS: dict[str, pa.Array] = {
 }
 
 
-def put(folder: Path, arrays: dict[str, pa.Array]) -> dict[str, Path]:
-    paths = {name: folder / f"{number}.arrow" for number, name in enumerate(arrays)}
-    for name, path in paths.items():
-        path.write_bytes(file(pa.record_batch({"x": arrays[name]})))
-    return paths
-
-
 @pytest.mark.parametrize("nanoseconds", ["truncate", "long"])
 def test_what_two_files_have_together_is_read_from_each(core: java.Core, tmp_path: Path, nanoseconds: str) -> None:
     # The second time those columns only of which the option makes numbers, and what numbers may become.
     arrays = ARRAYS if nanoseconds == "truncate" else {k: v for k, v in ARRAYS.items() if v.type.num_fields == 0}
-    paths = put(tmp_path, arrays)
+    paths = {name: put(tmp_path / f"{name}.arrow", pa.record_batch({"x": array})) for name, array in arrays.items()}
     # Of each two, one is read, by turns the first and the second.
     pairs = [pair[:: (-1) ** at] for at, pair in enumerate(itertools.combinations(paths, 2))]
     lines = [f"{paths[one]}\twith={paths[other]}" for one, other in pairs]
@@ -252,10 +236,11 @@ VALUES: list[tuple[pa.Array, pa.Array, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(VALUES)))
-def test_values_keep_their_worth(core: java.Core, tmp_path: Path, case: int) -> None:
-    one, other, expected = VALUES[case]
-    paths = put(tmp_path, {"one": one, "other": other})
-    (answer,) = core.read([paths["one"]], values="true", **{"with": str(paths["other"])})
+@pytest.mark.parametrize(("one", "other", "expected"), VALUES)
+def test_values_keep_their_worth(
+    core: java.Core, tmp_path: Path, one: pa.Array, other: pa.Array, expected: list[Any]
+) -> None:
+    paths = [put(tmp_path / f"{n}.arrow", pa.record_batch({"x": array})) for n, array in enumerate((one, other))]
+    (answer,) = core.read(paths[:1], values="true", **{"with": str(paths[1])})
     assert answer.ok, answer.text
     assert list(itertools.chain(*json.loads(answer.text))) == expected

@@ -10,14 +10,10 @@ import pyarrow as pa
 import pytest
 from helpers.arrays import stored
 from helpers.arrow_columns import COLUMNS, file, held
-from helpers.spark import WAYS, evaluate
-from pyspark.sql import DataFrame, SparkSession
+from helpers.spark import WAYS, evaluate, load
+from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-def load(spark: SparkSession, path: Path) -> DataFrame:
-    return spark.read.format("arrowipc").load(str(path))
 
 
 @pytest.mark.parametrize(

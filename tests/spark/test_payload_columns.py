@@ -1,14 +1,14 @@
 """Column functions: from_arrow gives the rows that decode_payloads gives, and to_arrow is its inverse."""
 
-import datetime as dt
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import everything, expected, stream
+from helpers.spark import payload_frame
 from hypothesis import given, settings, strategies as st_
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import SparkSession, functions as F
 
 import arrowipc
 from arrowipc.errors import UsageError
@@ -59,15 +59,9 @@ def test_each_cell_has_the_rows_of_its_payload(payloads: list[bytes | None], mos
     assert lists(pa.concat_arrays([cells[:1], cells]).slice(len(cells[:1]))) == lists(cells)
 
 
-def frame(spark: SparkSession, *payloads: bytes | None) -> DataFrame:
-    names = [f"host{row}" for row in range(len(payloads))]
-    table = pa.table({"host": names, "payload": pa.array(payloads, pa.binary())})
-    return spark.createDataFrame(table).coalesce(1)
-
-
 def test_every_type_in_select_and_with_column(spark: SparkSession, engine: Any) -> None:
     batch = everything()
-    messages = frame(spark, stream(batch), None, stream(batch.slice(1)))
+    messages = payload_frame(spark, stream(batch), None, stream(batch.slice(1)))
     column = from_arrow("payload", batch.schema, engine=engine)
     found = messages.withColumn("rows", column).select("host", F.inline("rows"))
     wanted = decode_payloads(messages, "payload", batch.schema, keep=["host"], engine=engine)
@@ -82,7 +76,7 @@ def test_every_type_in_select_and_with_column(spark: SparkSession, engine: Any) 
 
 
 def test_broken_payloads(spark: SparkSession, engine: Any) -> None:
-    messages = frame(spark, stream(SMALL), b"garbage", None)
+    messages = payload_frame(spark, stream(SMALL), b"garbage", None)
     with pytest.raises(PySparkException, match=r"column 'payload', row 1 of partition 0: .*on_error=\"null\" gives"):
         messages.select(from_arrow(messages.payload, DDL, engine=engine)).collect()
     assert messages.select(from_arrow("payload", DDL, engine=engine)).columns == ["from_arrow(payload)"]
@@ -97,13 +91,13 @@ def test_broken_payloads(spark: SparkSession, engine: Any) -> None:
 
 def test_bare_messages_and_some_columns(spark: SparkSession, engine: Any) -> None:
     cells = arrowipc.encode_payloads(SMALL, rows_per_payload=2, with_schema=False)
-    messages = frame(spark, *pa.array(cells).to_pylist())
+    messages = payload_frame(spark, *pa.array(cells).to_pylist())
     found = messages.select(from_arrow("payload", SMALL.schema, columns=["word"], engine=engine).alias("rows"))
     assert [[row.word for row in each.rows] for each in found.collect()] == [["a", None], ["c"]]
 
 
 def test_in_sql(spark: SparkSession) -> None:
-    frame(spark, stream(SMALL), None, stream(BARE)).createOrReplaceTempView("messages_in_sql")
+    payload_frame(spark, stream(SMALL), None, stream(BARE)).createOrReplaceTempView("messages_in_sql")
     spark.udf.register("small_rows", from_arrow_udf(DDL))
     spark.udf.register("to_arrow", to_arrow_udf(compression="zstd"))
     found = spark.sql("SELECT host, inline(small_rows(payload)) FROM messages_in_sql").collect()
@@ -130,16 +124,6 @@ def test_rows_become_payloads(spark: SparkSession, engine: Any) -> None:
     assert [row[1] is None for row in nested.collect()] == [False, True]
     with pytest.raises(UsageError, match="give the columns"):
         to_arrow()
-
-
-def test_payloads_are_in_utc_whatever_the_session_says(spark: SparkSession, conf: Any, engine: Any) -> None:
-    instants = spark.sql("SELECT TIMESTAMP'2024-03-01 12:00:00Z' AS at, ARRAY(TIMESTAMP'2024-03-01 12:00:00Z') AS all")
-    conf("spark.sql.session.timeZone", "Asia/Tokyo")
-    [row] = instants.select(to_arrow("at", "all", engine=engine)).collect()
-    with arrowipc.open_stream(row[0]) as reader:
-        assert "UTC" in str(reader.schema["at"].type)
-        instant = dt.datetime(2024, 3, 1, 12, tzinfo=dt.UTC)
-        assert reader.read_all().to_pylist() == [{"at": instant, "all": [instant]}]
 
 
 def test_what_payloads_cannot_hold_is_refused(spark: SparkSession, engine: Any) -> None:

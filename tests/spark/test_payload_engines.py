@@ -9,19 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import mutate
-from helpers.arrow_columns import COLUMNS, file, held, stream
+from helpers.arrow_columns import COLUMNS, WAYS, held, stream
 from helpers.processes import rounds
+from helpers.spark import jvm_peak
 from hostile import bombs
 from pyspark.sql import DataFrame, SparkSession, functions as F
-from pyspark.sql.types import (
-    ByteType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StructType,
-)
+from pyspark.sql.types import ByteType, DoubleType, FloatType, IntegerType, LongType, ShortType, StructType
 
 import arrowipc
 from arrowipc.errors import ArrowIpcError
@@ -31,7 +24,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.nosanitize]
 
 #: Damaged frames that the codecs of Python take.
 TAKEN = "a compressed buffer of .* does not hold its"
-WAYS = [(write, codec) for write in (stream, file) for codec in (None, "lz4", "zstd")]
 
 
 def cells_of(chance: random.Random, batch: pa.RecordBatch, mutants: int) -> list[bytes | None]:
@@ -45,9 +37,8 @@ def cells_of(chance: random.Random, batch: pa.RecordBatch, mutants: int) -> list
 
 
 def frame(spark: SparkSession, cells: list[bytes | None]) -> DataFrame:
-    return spark.createDataFrame(pa.table({"n": range(len(cells)), "payload": pa.array(cells, pa.binary())})).coalesce(
-        1
-    )
+    table = pa.table({"n": range(len(cells)), "payload": pa.array(cells, pa.binary())})
+    return spark.createDataFrame(table).coalesce(1)
 
 
 def outcome(frame: DataFrame, schema: Any, **options: Any) -> dict[int, tuple[list[str], str | None]]:
@@ -103,26 +94,17 @@ def test_both_engines_say_the_same_of_the_same_cells(spark: SparkSession) -> Non
     assert not wrong, f"{len(wrong)}:\n" + "\n".join(f"{each}"[:1500] for each in wrong[:20])
 
 
-def peak(spark: SparkSession, *, anew: bool = False) -> int:
-    """Most memory that the JVM had, in MiB."""
-    process = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}")  # type: ignore[union-attr]
-    if anew:
-        (process / "clear_refs").write_text("5")
-    lines = (process / "status").read_text().splitlines()
-    return int(next(line for line in lines if "VmHWM" in line).split()[1]) >> 10
-
-
 @pytest.mark.campaign
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux to measure a peak")
 def test_mutants_of_cells_neither_end_the_jvm_nor_take_its_memory(spark: SparkSession) -> None:
-    chance, started = random.Random(41), peak(spark, anew=True)
+    chance, started = random.Random(41), jvm_peak(spark, anew=True)
     for name in [*COLUMNS][:: rounds(12, 1)]:
         batch = pa.record_batch({"x": COLUMNS[name].array})
         originals = [write(batch, batch, compression=codec) for write, codec in WAYS]
         cells = [*mutate.mixed(originals, chance.randrange(1 << 30), rounds(60, 250))]
         rows = outcome(frame(spark, cells), to_spark_schema(batch.schema), engine="jvm")
         assert any(why is not None for _, why in rows.values())
-    assert peak(spark) - started < 300
+    assert jvm_peak(spark) - started < 300
 
 
 @pytest.mark.slow
@@ -164,10 +146,7 @@ def test_an_index_outside_its_dictionary_is_refused(spark: SparkSession) -> None
 #: Many honest batches, which cost what they hold; maps of null keys, which Spark has not; and more columns than Spark
 #: makes code for in a minute.
 HONEST = {
-    "blocks of one batch",
-    "blocks of one batch of text",
-    "honest frames",
-    "maps of nothing",
+    *("blocks of one batch", "blocks of one batch of text", "honest frames", "maps of nothing"),
     "columns on one buffer",
 }
 

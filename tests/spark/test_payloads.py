@@ -4,7 +4,7 @@ import datetime as dt
 import os
 import pickle
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import signature
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import COLUMNS, file, stream
-from helpers.spark import collected
+from helpers.spark import collected, payload_frame
 from hypothesis import given, settings, strategies as st_
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, types as st
@@ -30,13 +30,9 @@ from arrowipc.spark import (
     describe,
     encode_payload_batches,
     encode_payloads,
-    from_arrow,
-    from_arrow_udf,
     payload_schema,
     register,
     session,
-    to_arrow,
-    to_arrow_udf,
     to_spark_schema,
 )
 from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted
@@ -165,53 +161,42 @@ def test_arguments_that_are_wrong() -> None:
     ):
         with pytest.raises(UsageError, match=text):
             decode(table(), **{name: value})
-    for function, names in {
-        decode_payloads: ["kep", "smaple"],
-        decode_payload_batches: ["kep"],
-        from_arrow: ["on_eror"],
-        from_arrow_udf: ["on_eror"],
-        encode_payloads: ["rows_per_payloads"],
-        encode_payload_batches: ["group"],
-        to_arrow: ["compresion"],
-        to_arrow_udf: ["compresion"],
-    }.items():
-        needed = [each for each in signature(function).parameters.values() if each.default is each.empty]
-        for name in names:
-            said = rf"^{function.__name__}\(\) got an unexpected keyword argument '{name}': did you mean '"
-            with pytest.raises(TypeError, match=said):
-                function(*([None] * sum(each.kind is not each.VAR_KEYWORD for each in needed)), **{name: 1})
-    for call, words in (
-        (lambda: session(app_name="x"), r"session\(\) .*'app_name': settings="),
-        (lambda: create(None, {}, nanoseconds="long"), r"create\(\) .*'nanoseconds': options="),
-        (lambda: encode_payloads(None, by="x"), r"encode_payloads\(\) .*'by': group_by="),
-    ):
-        with pytest.raises(TypeError, match=words):
-            call()  # type: ignore[no-untyped-call]
-    calls = (
-        lambda: decode_payloads({}, "x"),
-        lambda: encode_payloads({}, rows_per_payload=1),
-        lambda: payload_schema({}),
-        lambda: collect({}),
-    )
-    for call in calls:
-        with pytest.raises(UsageError, match=r"expected a data frame of Spark, found dict .*create\(spark, data\)"):
+
+
+NO_FRAME = r"expected a data frame of Spark, found dict .*create\(spark, data\)"
+NO_SESSION = "expected a SparkSession, found "
+WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: session(app_name="x"), TypeError, r"session\(\) .*'app_name': settings="),
+    (lambda: create(None, {}, nanoseconds="long"), TypeError, r"create\(\) .*'nanoseconds': options="),
+    (lambda: encode_payloads(None, by="x"), TypeError, r"encode_payloads\(\) .*'by': group_by="),
+    (lambda: encode_payloads(None, rows_per_payloads=1), TypeError, "did you mean 'rows_per_payload'"),
+    (
+        lambda: decode(table(), xyz=1),
+        TypeError,
+        r"decode_payload_batches\(\) .*'xyz': there are .*, column, .*on_error",
+    ),
+    (lambda: decode_payloads({}, "x"), UsageError, NO_FRAME),
+    (lambda: encode_payloads({}, rows_per_payload=1), UsageError, NO_FRAME),
+    (lambda: payload_schema({}), UsageError, NO_FRAME),
+    (lambda: collect({}), UsageError, NO_FRAME),
+    (lambda: create({}, {}), UsageError, NO_SESSION),
+    (lambda: register({}), UsageError, NO_SESSION),
+    (lambda: describe("x", "y"), UsageError, NO_SESSION),
+    (lambda: count_rows("x", "y"), UsageError, NO_SESSION),
+    (lambda: session("local", "app"), UsageError, "settings must be a Mapping, found str 'app'"),
+    (lambda: [*decode_payload_batches([table()], "nix", SCHEMA)], UsageError, "has no column 'nix'"),
+    (
+        lambda: [*decode_payload_batches([table()], "host", SCHEMA)],
+        UsageError,
+        "'host' has the type string, expected binary",
+    ),
+]
+
+
+def test_calls_that_are_wrong() -> None:
+    for call, error, words in WRONG:
+        with pytest.raises(error, match=words):
             call()
-    for call in (
-        lambda: create({}, {}),
-        lambda: register({}),
-        lambda: describe("x", "y"),
-        lambda: count_rows("x", "y"),
-    ):
-        with pytest.raises(UsageError, match="expected a SparkSession, found "):
-            call()
-    with pytest.raises(UsageError, match="settings must be a Mapping, found str 'app'"):
-        session("local", "app")
-    with pytest.raises(TypeError, match=r"decode_payload_batches\(\) .*'xyz': there are .*, column, .*on_error"):
-        decode(table(), xyz=1)
-    with pytest.raises(UsageError, match="has no column 'nix'"):
-        list(decode_payload_batches([table()], "nix", SCHEMA))
-    with pytest.raises(UsageError, match="'host' has the type string, expected binary"):
-        list(decode_payload_batches([table()], "host", SCHEMA))
 
 
 #: `describe` and `count_rows` take the options of `format("arrowipc")`, which are checked with them.
@@ -410,7 +395,7 @@ def test_mutated_payloads_give_rows_or_an_arrow_ipc_error(write: Any, codec: str
 @pytest.fixture(scope="module")
 def messages(spark: SparkSession) -> DataFrame:
     payloads = [stream(small(number)) for number in range(50)]
-    return spark.createDataFrame(pa.Table.from_batches([table(*payloads, None)])).repartition(2).cache()
+    return payload_frame(spark, *payloads, None).repartition(2).cache()
 
 
 def test_decode_payloads(messages: DataFrame, engine: Any) -> None:
@@ -428,7 +413,7 @@ def test_decode_payloads(messages: DataFrame, engine: Any) -> None:
 
 
 def test_errors_in_spark(spark: SparkSession, messages: DataFrame, engine: Any) -> None:
-    broken = spark.createDataFrame(pa.Table.from_batches([table(stream(small(0)), b"garbage")])).coalesce(1)
+    broken = payload_frame(spark, stream(small(0)), b"garbage")
     with pytest.raises(PySparkException, match=r"column 'payload', row 1 of partition 0"):
         decode_payloads(broken, "payload", engine=engine).collect()
     assert decode_payloads(broken, "payload", on_error="skip", engine=engine).count() == 3
@@ -441,10 +426,6 @@ def test_errors_in_spark(spark: SparkSession, messages: DataFrame, engine: Any) 
     renamed = messages.withColumnRenamed("host", "ID")
     with pytest.raises(UsageError, match="have a column 'id' and so does keep="):
         decode_payloads(renamed, "payload", keep=["ID"], engine=engine)
-
-
-def payload_frame(spark: SparkSession, *payloads: bytes | None) -> DataFrame:
-    return spark.createDataFrame(pa.Table.from_batches([table(*payloads)])).coalesce(1)
 
 
 def test_the_schema_is_that_of_the_first_payloads_together(spark: SparkSession, engine: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers.arrow_columns import file, stream
-from helpers.spark import WAYS, evaluate, short_names
+from helpers.spark import WAYS, evaluate, jvm_peak, payload_frame, short_names
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 from pyspark.sql.types import StructType
@@ -18,7 +18,7 @@ from arrowipc.errors import UsageError
 from arrowipc.spark import decode_payload_batches, decode_payloads, from_arrow, from_arrow_udf, to_spark_schema
 from arrowipc.spark.payloads import jvm
 from arrowipc.spark.payloads.options import DecodeOptions
-from arrowipc.spark.sessions import CATALOG, CATALOG_CLASS
+from arrowipc.spark.sessions import CATALOG
 
 pytestmark = [pytest.mark.spark, pytest.mark.nosanitize]
 
@@ -37,7 +37,6 @@ def payloads(spark: SparkSession) -> DataFrame:
         {**cells, "q": [stream(OTHER.select(["id", "word"]), SMALL), stream(SMALL), stream(SMALL.slice(0, 0))]}
     )
     frame = spark.createDataFrame(table).coalesce(1)
-    spark.conf.set(CATALOG, CATALOG_CLASS)
     frame.createOrReplaceTempView("payloads")
     return frame
 
@@ -54,7 +53,6 @@ def test_results_are_right_wherever_spark_keeps_them(
         rows = spark.sql(query.replace("FROM_ARROW", FUNCTION)).collect()
         return [[*map(tuple, row[0])] if row[0] is not None else None for row in rows]
 
-    assert found("SELECT FROM_ARROW(p) FROM payloads") == p
     both = spark.sql(f"SELECT {FUNCTION}(p), {FUNCTION}(q), {FUNCTION}(p) FROM payloads").collect()
     assert [[each and [*map(tuple, each)] for each in row] for row in both] == [
         [*each] for each in zip(p, q, p, strict=True)
@@ -113,14 +111,14 @@ def replaced() -> bytes:
 
 
 def test_dictionaries_of_a_payload_grow_and_are_replaced(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(replaced(),), (stream(SMALL),), (replaced(),)], "payload binary").coalesce(1)
+    frame = payload_frame(spark, replaced(), stream(SMALL), replaced())
     found = decode_payloads(frame, "payload", DDL, engine="jvm").collect()
     assert [row.word for row in found] == [*"bczz", "a", None, "c", *"bczz"]
 
 
 def test_prefixes_are_skipped_and_their_numbers_are_a_column(spark: SparkSession, engine: str) -> None:
-    cells = [b"\0" + (2**32 - 1 - n).to_bytes(4, "big") + stream(SMALL.slice(n)) for n in range(3)] + [None]
-    frame = spark.createDataFrame(pa.table({"payload": pa.array(cells, pa.binary())})).coalesce(1)
+    cells = [b"\0" + (2**32 - 1 - n).to_bytes(4, "big") + stream(SMALL.slice(n)) for n in range(3)]
+    frame = payload_frame(spark, *cells, None)
     for schema in (None, DDL):
         rows = decode_payloads(frame, "payload", schema, prefix=5, id_column="schema_id", engine=engine)
         assert rows.columns == ["schema_id", "id", "word"]
@@ -217,30 +215,27 @@ def test_big_cells_and_many_cells_take_the_memory_of_one(spark: SparkSession) ->
     big = pa.record_batch({"id": range(500_000), "word": [f"{n % 7:09}" for n in range(500_000)]})
     cells = spark.createDataFrame([(stream(big),), (stream(big, compression="zstd"),)], "payload binary")
     many = spark.range(0, 30, 1, 1).crossJoin(F.broadcast(cells)).select("payload")
-    process = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}")  # type: ignore[union-attr]
-
-    def peak() -> int:
-        lines = (process / "status").read_text().splitlines()
-        return int(next(line for line in lines if "VmHWM" in line).split()[1]) >> 10
-
     query = decode_payloads(many, "payload", DDL, engine="jvm").agg(F.count("word"), F.sum("id"))
-    (process / "clear_refs").write_text("5")
-    before = peak()
+    before = jvm_peak(spark, anew=True)
     assert tuple(query.first()) == (30_000_000, 60 * sum(range(500_000)))
-    assert peak() - before < 400
+    assert jvm_peak(spark) - before < 400
+
+
+def memories(spark: SparkSession) -> Any:
+    """What the functions of the tasks hold that run."""
+    java: Any = spark._jvm
+    return getattr(getattr(java.org.arrowipc.spark.payloads, "FromArrow$"), "MODULE$").memories()
 
 
 def test_the_functions_of_a_task_share_its_memory(spark: SparkSession, payloads: DataFrame) -> None:
     """While a task runs that calls two, there is one."""
-    java: Any = spark._jvm
-    memories = getattr(getattr(java.org.arrowipc.spark.payloads, "FromArrow$"), "MODULE$").memories
-    slow = F.udf(lambda number: time.sleep(0.3) or number, "int")
+    slow = F.udf(lambda number: time.sleep(0.1) or number, "int")
     counts = payloads.select(*[slow(F.size(F.expr(f"{FUNCTION}({name})"))) for name in ("p", "q")])
     seen = {0}
     with ThreadPoolExecutor(1) as pool:
         query = pool.submit(counts.collect)
         while not query.done():
-            seen.add(memories().size())
+            seen.add(memories(spark).size())
             time.sleep(0.05)
     assert [tuple(row) for row in query.result()] == [(3, 5), (None, 3), (2, 0)]
     assert seen == {0, 1}
@@ -248,14 +243,12 @@ def test_the_functions_of_a_task_share_its_memory(spark: SparkSession, payloads:
 
 def test_the_memory_of_a_task_is_given_back(spark: SparkSession, payloads: DataFrame) -> None:
     """Once it ends, comes to a LIMIT, or fails; closing says what is left, and fails the task."""
-    java: Any = spark._jvm
-    memories = getattr(getattr(java.org.arrowipc.spark.payloads, "FromArrow$"), "MODULE$").memories
     both = f"SELECT inline(flatten(array({FUNCTION}(q), {FUNCTION}(coalesce(p, q))))) FROM payloads"
     for query, rows in ((both, 16), (f"{both} LIMIT 1", 1)):
         assert len(spark.sql(query).collect()) == rows
-        assert memories().isEmpty()
+        assert memories(spark).isEmpty()
     with pytest.raises(PySparkException, match="row 0 of partition 0"):
         spark.sql(
             "SELECT arrowipc.`nix double`.from_arrow(p), arrowipc.`id bigint`.from_arrow(q) FROM payloads"
         ).collect()
-    assert memories().isEmpty()
+    assert memories(spark).isEmpty()

@@ -1,77 +1,27 @@
 """Payloads made in the JVM: what to_arrow writes there is what Python writes, and comes back as the same rows."""
 
-import datetime as dt
 import random
-from collections.abc import Callable
-from decimal import Decimal
+import re
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from helpers.processes import rounds
-from helpers.spark import WAYS, evaluate, short_names
-from helpers.twins import TYPES
+from helpers.spark import WAYS, all_types, evaluate, short_names
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession, functions as F, types as st
+from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from spark.random_values import as_spark, random_type, value
 
 import arrowipc
 from arrowipc.errors import UsageError
 from arrowipc.spark import encode_payloads, from_arrow, to_arrow, to_arrow_udf
 from arrowipc.spark.payloads import jvm
 from arrowipc.spark.payloads.options import CodecOptions, DecodeOptions
-from arrowipc.spark.sessions import CATALOG, CATALOG_CLASS
 
 pytestmark = [pytest.mark.spark, pytest.mark.nosanitize]
 
 CODECS = (None, "lz4", "zstd")
-#: Values of each type, of which some are long enough for a frame to be smaller than they are.
-LEAVES: dict[st.DataType, Callable[[random.Random], Any]] = {
-    st.BooleanType(): lambda chance: chance.random() < 0.5,
-    st.ByteType(): lambda chance: chance.randrange(-128, 128),
-    st.ShortType(): lambda chance: chance.randrange(-(2**15), 2**15),
-    st.IntegerType(): lambda chance: chance.randrange(-(2**31), 2**31),
-    st.LongType(): lambda chance: chance.choice([0, 1, -(2**63), 2**63 - 1]),
-    st.FloatType(): lambda chance: chance.choice([0.0, -0.0, 1.5, float("inf"), float("nan")]),
-    st.DoubleType(): lambda chance: chance.uniform(-1e300, 1e300),
-    st.DecimalType(9, 4): lambda chance: Decimal(chance.randrange(-(10**9) + 1, 10**9)).scaleb(-4),
-    st.DecimalType(38, 10): lambda chance: Decimal(chance.choice([-1, 1]) * chance.randrange(10**27)),
-    st.StringType(): lambda chance: chance.choice(["", "a", "Zürich", "\U0001f600", "text " * 40]),
-    st.BinaryType(): lambda chance: bytearray(chance.randbytes(chance.choice([0, 1, 90]))),
-    st.DateType(): lambda chance: dt.date(1970, 1, 1) + dt.timedelta(chance.randrange(-9999, 9999)),
-    st.TimestampType(): lambda chance: dt.datetime.fromtimestamp(chance.randrange(2**31)),
-    st.TimestampNTZType(): lambda chance: dt.datetime(2000, 1, 1) + dt.timedelta(microseconds=chance.randrange(2**40)),
-    st.DayTimeIntervalType(): lambda chance: dt.timedelta(microseconds=chance.randrange(-(2**40), 2**40)),
-    st.NullType(): lambda _chance: None,
-}
-Make = Callable[[], Any]
-
-
-def some(chance: random.Random, depth: int) -> tuple[st.DataType, Make]:
-    """A type, and what makes values of it."""
-    kind = chance.choice(["leaf"] * 4 + ["array", "map", "struct"]) if depth else "leaf"
-    if kind == "leaf":
-        type_ = chance.choice([*LEAVES])
-        return type_, lambda: LEAVES[type_](chance)
-    if kind == "struct":
-        return row(chance, depth - 1)
-    type_, make = some(chance, depth - 1)
-    nulls = chance.random() < 0.5 or isinstance(type_, st.NullType)
-
-    def item() -> Any:
-        return None if nulls and chance.random() < 0.3 else make()
-
-    def size() -> int:
-        return chance.choice([0, 1, 2, 9])
-
-    if kind == "array":
-        return st.ArrayType(type_, nulls), lambda: [item() for _ in range(size())]
-    return st.MapType(st.IntegerType(), type_, nulls), lambda: {key: item() for key in range(size())}
-
-
-def row(chance: random.Random, depth: int) -> tuple[st.StructType, Make]:
-    fields = [(*some(chance, depth), chance.choice([0, 0.2, 0.9])) for _ in range(chance.randrange(1, 5))]
-    type_ = st.StructType([st.StructField(f"f{i}", each[0]) for i, each in enumerate(fields)])
-    return type_, lambda: tuple(None if chance.random() < nulls else make() for _, make, nulls in fields)
 
 
 def batch_of(payload: bytes) -> pa.RecordBatch:
@@ -95,21 +45,31 @@ def check(frame: DataFrame, compression: Any) -> None:
             continue
         one, other = batch_of(cell.jvm), batch_of(cell.python)
         assert one.schema.equals(other.schema, check_metadata=True)
+        assert {*re.findall(r"tz=([\w/]+)", str(one.schema))} <= {"UTC"}  # whatever the zone of the session
         assert repr(one.to_pylist()) == repr(other.to_pylist())
         whole = [each or (None,) * len(row) for each in cell.rows]
         assert repr([*map(tuple, cell.back)]) == repr([*map(tuple, whole)])
 
 
+def random_rows(chance: random.Random) -> pa.Array:
+    """Twenty arrays of rows of some types."""
+    kinds = {f"f{i}": as_spark(random_type(chance, 3)) for i in range(chance.randrange(1, 5))}
+    nulls = {name: chance.choice([0, 0.2, 0.9]) for name in kinds}
+
+    def row() -> Any:
+        return None if chance.random() < 0.05 else {name: value(kinds[name], chance, nulls[name]) for name in kinds}
+
+    sizes = [None, 0, *(chance.choice([1, 2, 7, 8, 9, 70]) for _ in range(18))]
+    rows = [None if n is None else [row() for _ in range(n)] for n in sizes]
+    return pa.array(rows, pa.list_(pa.struct([*kinds.items()])))
+
+
 @pytest.mark.campaign
 def test_payloads_of_the_jvm_are_those_of_python(spark: SparkSession) -> None:
-    """Of 20 random arrays for each schema."""
     for case in range(rounds(6, 150)):
-        chance = random.Random(case)
-        type_, make = row(chance, 3)
-        sizes = [None, 0, *(chance.choice([1, 2, 7, 8, 9, 70]) for _ in range(18))]
-        rows = [(None if n is None else [None if chance.random() < 0.05 else make() for _ in range(n)],) for n in sizes]
-        frame = spark.createDataFrame(rows, st.StructType().add("rows", st.ArrayType(type_)), verifySchema=False)
-        check(frame.coalesce(1), CODECS[case % 3])
+        table = pa.table({"rows": random_rows(random.Random(case))})
+        schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
+        check(spark.createDataFrame(table, schema).coalesce(1), CODECS[case % 3])
 
 
 def test_no_payload_shows_values_of_the_one_before_it(spark: SparkSession) -> None:
@@ -122,23 +82,19 @@ def test_no_payload_shows_values_of_the_one_before_it(spark: SparkSession) -> No
     assert b"Z" not in payload
 
 
-@pytest.mark.parametrize("compression", CODECS)
-def test_every_type_of_spark(spark: SparkSession, conf: Any, compression: Any) -> None:
+@pytest.mark.parametrize(
+    ("compression", "zone"), [(None, "Asia/Tokyo"), ("lz4", "America/New_York"), ("zstd", "UTC")], ids=str
+)
+def test_every_type_of_spark(spark: SparkSession, conf: Any, compression: Any, zone: str) -> None:
     conf("spark.sql.timeType.enabled", "true")
-    held = [text for text in TYPES if "YEAR" not in text]
-    more = ("TIME'23:59:59.999999' tm", "NULL nu", "array() ar", "array(array(named_struct('x', id)), NULL) aa")
-    expressions = ("id", *held, *more)
-    nulls = ", ".join(["9", *["NULL"] * (len(expressions) - 1)])
-    frame = spark.sql(f"SELECT {', '.join(expressions)} FROM range(5) UNION ALL SELECT {nulls}")
-    for zone in ("UTC", "America/New_York"):
-        conf("spark.sql.session.timeZone", zone)
-        check(frame.groupBy(F.col("id") % 2).agg(F.collect_list(F.struct(*frame.columns)).alias("rows")), compression)
+    conf("spark.sql.session.timeZone", zone)
+    frame = all_types(spark)
+    check(frame.groupBy(F.col("id") % 2).agg(F.collect_list(F.struct(*frame.columns)).alias("rows")), compression)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_groups_structs_and_constants_in_sql(spark: SparkSession, conf: Any, way: str) -> None:
     evaluate(conf, way)
-    spark.conf.set(CATALOG, CATALOG_CLASS)
 
     def read(call: str) -> list[Any]:
         cells = spark.sql(f"SELECT {call} AS p FROM range(6) GROUP BY id % 2 ORDER BY id % 2").collect()
@@ -185,7 +141,6 @@ WRONG = {
 
 @pytest.mark.parametrize("call", WRONG)
 def test_what_is_wrong_is_said(spark: SparkSession, call: str) -> None:
-    spark.conf.set(CATALOG, CATALOG_CLASS)
     with pytest.raises(PySparkException, match=WRONG[call]):
         spark.sql(f"SELECT arrowipc.{call} FROM range(1)").collect()
 
