@@ -127,9 +127,7 @@ def copy_and_pickle(thing: Any, _: World) -> None:
         tried(lambda action=action: change_attributes(action(thing), {}))
 
 
-ATTEMPTS = (
-    initialize, restore, change_class, change_attributes, use_blank, copy_and_pickle,
-)  # fmt: skip
+ATTEMPTS = (initialize, restore, change_class, change_attributes, use_blank, copy_and_pickle)
 
 
 def seen(batch: Any) -> dict[str, Any]:
