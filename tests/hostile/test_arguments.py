@@ -11,6 +11,7 @@ import random
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,21 +86,23 @@ class Shade(enum.Enum):
     DARK = 1
 
 
+def copies_of(*values: Any) -> list[Callable[[], Any]]:
+    """Makers of values: of each a copy, because a call may change what it is given."""
+    return [partial(copy.deepcopy, value) for value in values]
+
+
 #: Makers of hostile arguments.
 HOSTILE: list[Callable[[], Any]] = [
-    *[lambda value=value: value for value in (None, True, False, -1, 0, 1, 2**31, 2**63, -(2**63) - 1, 10**30)],
-    *[lambda value=value: value for value in (0.5, float("nan"), float("inf"), 1j, "", "x", "\0", "\ud800", "a.b")],
-    *[lambda value=value: value for value in ((), (1, "x"), ("x",), (None,), frozenset({"x"}), ..., Shade.DARK, int)],
+    *copies_of(None, True, False, -1, 0, 1, 2**31, 2**63, -(2**63) - 1, 10**30),
+    *copies_of(0.5, float("nan"), float("inf"), 1j, "", "x", "\0", "\ud800", "a.b"),
+    *copies_of((), (1, "x"), ("x",), (None,), frozenset({"x"}), ..., Shade.DARK, int),
     *[list, dict, set, bytearray, object, Lies, Raises, calls.closed],
-    *[
-        lambda value=value: copy.deepcopy(value)
-        for value in ([None], [[]], [5, "x"], ["x", "x"], {1: 2}, {"x": 1}, {None: [1]})
-    ],
-    *[lambda value=value: value for value in (b"abc", range(2**40, 2**40 + 2), slice("a"), slice(None, None, 0))],
-    *[lambda value=value: value for value in (np.array(5), np.array([1.5, np.nan]), np.array(["a"], object))],
-    *[lambda value=value: value for value in (np.zeros((2, 2)), np.int8(-1), np.str_("x"), Path("nowhere/at all"))],
-    *[lambda make=make: make({"x": [1]}) for make in (pd.DataFrame, pl.DataFrame, pa.table)],
-    *[lambda value=value: value for value in (pa.array([None]), pa.schema([("x", pa.int8())]), types.int8())],
+    *copies_of([None], [[]], [5, "x"], ["x", "x"], {1: 2}, {"x": 1}, {None: [1]}),
+    *copies_of(b"abc", range(2**40, 2**40 + 2), slice("a"), slice(None, None, 0)),
+    *copies_of(np.array(5), np.array([1.5, np.nan]), np.array(["a"], object)),
+    *copies_of(np.zeros((2, 2)), np.int8(-1), np.str_("x"), Path("nowhere/at all")),
+    *[partial(make, {"x": [1]}) for make in (pd.DataFrame, pl.DataFrame, pa.table)],
+    *copies_of(pa.array([None]), pa.schema([("x", pa.int8())]), types.int8()),
     lambda: pd.Series([None, "a"]),
     lambda: pl.Series(["a"]),
     lambda: memoryview(b"abcdefgh"),
