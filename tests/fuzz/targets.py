@@ -122,6 +122,21 @@ def read(batches: Any, level: str, chance: random.Random) -> None:
         uses.batch(batch, level, chance)
 
 
+@functools.cache
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """A directory that is removed at the end of this process."""
+    return tempfile.TemporaryDirectory(prefix="arrowipc-fuzz-", ignore_cleanup_errors=True)
+
+
+def laid(name: str, data: bytes) -> Path:
+    """Write a new file: the one before may still be mapped, and must not be cut short."""
+    path = Path(scratch().name, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+    return path
+
+
 # -- readers -------------------------------------------------------------------------------------------------
 
 
@@ -133,72 +148,62 @@ def stream(data: bytes, chance: random.Random) -> None:
         repr(reader), reader.stats, reader.bytes_consumed
 
 
-def appended_to(data: bytes, *batches: Any) -> bytes:
+def appended_to(data: bytes, *batches: Any) -> Path:
     """The data as a file to which a writer appended batches."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "x.arrows"
-        path.write_bytes(data)
-        with ipc.new_stream(path, append=True, durable=False) as writer:
-            for batch in batches:
-                writer.write(batch)
-        return path.read_bytes()
+    path = laid("x.arrows", data)
+    with ipc.new_stream(path, append=True, durable=False) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return path
 
 
 @target("growing-stream", corpus.streams)
 def growing_stream(data: bytes, chance: random.Random) -> None:
     """Append to a valid stream and bytes after it, which are cut off or refused; append to any stream and follow it."""
     batch = arrays.batch_of(1, 2)
-    good = appended_to(b"", batch)[:-8]
+    good = appended_to(b"", batch).read_bytes()[:-8]
     with contextlib.suppress(ipc.ArrowIpcError):
-        whole = appended_to(good + data[: chance.choice((3, 8, 200, len(data)))], batch)
+        whole = appended_to(good + data[: chance.choice((3, 8, 200, len(data)))], batch).read_bytes()
         assert whole.startswith(good)
         assert [each == batch for each in ipc.open_stream(whole)][-1]
-    before = data[: chance.randrange(len(data) + 1)]
-    whole = appended_to(before)
-    batches = list(ipc.open_stream(whole, limits=FEW))
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(whole)
-        file.flush()
-        with ipc.open_stream(file.name, follow=True, timeout=0, limits=FEW) as reader:
-            assert [each.num_rows for each in reader] == [each.num_rows for each in batches]
+    path = appended_to(data[: chance.randrange(len(data) + 1)])
+    batches = list(ipc.open_stream(path.read_bytes(), limits=FEW))
+    with ipc.open_stream(path, follow=True, timeout=0, limits=FEW) as reader:
+        assert [each.num_rows for each in reader] == [each.num_rows for each in batches]
     read(batches, "full", chance)
 
 
-def in_any_order(reader: Any, level: str, chance: random.Random) -> None:
-    """Use batches by their numbers, and what the reader says of all of them."""
-    repr(reader), reader.blocks, reader.metadata, reader.schema
-    numbers = list(range(reader.num_record_batches))[:MOST_BATCHES]
-    chance.shuffle(numbers)
-    with contextlib.suppress(*uses.REFUSED):
-        ipc.file_statistics(reader, batches=numbers)
-    for number in numbers:
+def in_any_order(make: Callable[..., Any], data: bytes, chance: random.Random, seekable: bool = False) -> None:
+    """Use batches by their numbers, and what the reader that `make` makes says of all of them."""
+    chosen = options(chance)
+    with make(source_of(data, chance, seekable), **chosen) as reader:
+        repr(reader), reader.blocks, reader.metadata, reader.schema
+        numbers = list(range(reader.num_record_batches))[:MOST_BATCHES]
+        chance.shuffle(numbers)
         with contextlib.suppress(*uses.REFUSED):
-            reader.get_batch_metadata(number)
-        with contextlib.suppress(*uses.REFUSED):
-            uses.batch(reader.get_batch(number), level, chance)
-    reader.count_rows()
+            ipc.file_statistics(reader, batches=numbers)
+        for number in numbers:
+            with contextlib.suppress(*uses.REFUSED):
+                reader.get_batch_metadata(number)
+            with contextlib.suppress(*uses.REFUSED):
+                uses.batch(reader.get_batch(number), chosen["validate"], chance)
+        reader.count_rows()
 
 
 @target("file", corpus.files)
 def file(data: bytes, chance: random.Random) -> None:
-    chosen = options(chance)
-    with ipc.open_file(source_of(data, chance), **chosen) as reader:
-        in_any_order(reader, chosen["validate"], chance)
+    in_any_order(ipc.open_file, data, chance)
 
 
 @target("feather", corpus.feathers)
 def feather(data: bytes, chance: random.Random) -> None:
     """A Feather V1 file, which `open` knows from its first bytes."""
-    chosen = options(chance)
-    with ipc.open(source_of(b"FEA1" + data[4:], chance), **chosen) as reader:
-        in_any_order(reader, chosen["validate"], chance)
+    in_any_order(ipc.open, b"FEA1" + data[4:], chance)
 
 
 @target("indexed", corpus.streams)
 def indexed(data: bytes, chance: random.Random) -> None:
-    chosen = options(chance)
-    with ipc.open(source_of(data, chance, seekable=True), index=True, **chosen) as reader:
-        in_any_order(reader, chosen["validate"], chance)
+    in_any_order(functools.partial(ipc.open, index=True), data, chance, seekable=True)
 
 
 @target("rows", corpus.files, corpus.streams)
@@ -556,12 +561,6 @@ def _import_stream(source: Any, chance: random.Random) -> None:
                 taken.close()
 
 
-@functools.cache
-def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A directory that is removed at the end of this process."""
-    return tempfile.TemporaryDirectory(prefix="arrowipc-fuzz-", ignore_cleanup_errors=True)
-
-
 @target("append", corpus.files)
 def append(data: bytes, chance: random.Random) -> None:
     """A file that cannot be appended to stays unchanged; any other keeps all of its batches and has the new one."""
@@ -784,15 +783,6 @@ def copied(data: bytes, chance: random.Random) -> None:
 
 
 # -- rows ----------------------------------------------------------------------------------------------------
-
-
-def laid(name: str, data: bytes) -> Path:
-    """Write a new file: the one before may still be mapped, and must not be cut short."""
-    path = Path(scratch().name, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.write_bytes(data)
-    return path
 
 
 @target("row-dataset", corpus.files, corpus.streams)

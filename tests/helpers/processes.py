@@ -70,12 +70,12 @@ def printed(done: subprocess.CompletedProcess[Any]) -> Any:
     return done.stdout
 
 
-def shared_library(source: Path, *options: str) -> Path:
-    """Compile a C source beside itself; skip the test if there is no compiler."""
+def shared_library(source: Path, *options: str, folder: Path | None = None) -> Path:
+    """Compile a C source beside itself, or into a folder; skip the test if there is no compiler."""
     import pytest  # programs that use these helpers run without pytest
 
     compiler = shutil.which("cc") or shutil.which("gcc") or pytest.skip("needs a C compiler")
-    made = source.with_suffix(".so")
+    made = (folder or source.parent) / f"{source.stem}.so"
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", made, source, *options], check=True)
     return made
 

@@ -11,66 +11,35 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
 from helpers import drive
+from helpers.arrays import ipc_bytes
+from helpers.arrow_columns import everything
+from helpers.calls import OBJECTS
 
 import arrowipc as ipc
-
-ROWS = pa.record_batch(
-    {
-        "x": pa.array([1, None, 3]),
-        "t": pa.array(["a", None, "a text that is longer than a view"]),
-        "v": pa.array(["a", None, "a text that is longer than a view"], pa.string_view()),
-        "l": pa.array([[{"a": 1}], None, []]),
-        "d": pa.array(["a", "b", None]).dictionary_encode(),
-        "m": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
-        "f": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2)),
-        "z": pa.array([0, None, 1], pa.timestamp("us", "UTC")),
-        "n": pa.array([1, None, 2], pa.decimal128(9, 2)),
-        "u": pa.UnionArray.from_sparse(pa.array([0, 0, 0], pa.int8()), [pa.array([1, 2, 3])]),
-        "r": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", "b"])),
-    }
-)
-VALUES = ROWS.to_pylist()
 
 #: What hands over the objects: they hold each other, and `batch` is what must stay as it is.
 World = dict[str, Any]
 
 
 def world() -> World:
-    sink = bytearray()
-    with ipc.new_file(sink) as writer:
-        writer.write(ROWS)
-    file = ipc.open_file(bytes(sink))
+    """The objects of the registry, and those that share memory with one batch of every type."""
+    file = ipc.open_file(ipc_bytes(everything(), "file"))
     table = file.read_all()
     (batch,) = table.batches
     target = bytearray()
-    stream = ipc.new_stream(target, batch.schema)
-    stream.write(batch)
-    cells = ipc.encode_payloads(batch, rows_per_payload=1)
-    decoder = ipc.StreamDecoder()
-    messages = list(ipc.MessageReader(target))
-    found = {
+    writer = ipc.new_stream(target, batch.schema)
+    writer.write(batch)
+    found = {name: make() for name, make in OBJECTS.items()} | {
         "batch": batch,
         "table": table,
         "file": file,
-        "reader": ipc.open_stream(bytes(target)),
-        "writer": stream,
-        "file writer": ipc.new_file(bytearray(), batch.schema),
-        "decoder": decoder,
-        "messages": ipc.MessageReader(bytes(target)),
-        "message": messages[0],
-        "body": messages[-1],
-        "payloads": ipc.decode_payloads(cells),
-        "limits": ipc.Limits(),
-        "metadata": ipc.KeyValueMetadata({"a": "b"}),
-        "validation": ipc.validate(bytes(sink)),
-        "tensor": ipc.Tensor.from_numpy(batch["x"].to_numpy(copy=True)),
-        "sparse": ipc.SparseCOOTensor.from_dense(batch["x"].to_numpy(copy=True)),
+        "file decoder": file.decoder,
+        "writer": writer,
+        "sink": writer.sink,
+        "body": list(ipc.MessageReader(bytes(target)))[-1],
         "schema": batch.schema,
         "plan": batch.schema._plan,
-        "sink": stream.sink,
-        "file decoder": file.decoder,
     }
     kinds = {}
     for array in walk(batch.columns):
@@ -158,28 +127,28 @@ def copy_and_pickle(thing: Any, _: World) -> None:
         tried(lambda action=action: change_attributes(action(thing), {}))
 
 
-ATTEMPTS = (
-    initialize, restore, change_class, change_attributes, use_blank, copy_and_pickle,
-)  # fmt: skip
+ATTEMPTS = (initialize, restore, change_class, change_attributes, use_blank, copy_and_pickle)
+
+
+def seen(batch: Any) -> dict[str, Any]:
+    """What must stay as it is of what is shared."""
+    return {
+        "schema": (str(batch.schema), str(ipc.Schema(list(batch.schema))), batch.num_rows),
+        "types": [str(array.type) for array in batch.columns],
+        "values": repr(batch.to_pylist()),
+    }
 
 
 def look(known: World) -> str:
     """What is no longer as it was of what is shared; then everything else is used as well."""
-    batch = known["batch"]
-    changed = []
-    if str(batch.schema) != str(ipc.Schema(list(batch.schema))) or batch.num_rows != 3 or len(batch.schema) != 11:
-        changed.append("schema")
-    if [str(array.type) for array in batch.columns] != KINDS:
-        changed.append("types")
-    if batch.to_pylist() != VALUES:
-        changed.append("values")
-    drive.use(batch)
+    found = seen(known["batch"])
+    drive.use(known["batch"])
     for name, thing in known.items():
         if name != "batch":
             tried(lambda thing=thing: repr(thing))
             for method in ("read_all", "to_pylist", "close", "serialize", "next_message", "read_next_batch", "finish"):
                 tried(lambda thing=thing, method=method: getattr(thing, method)())
-    return ", ".join(changed)
+    return ", ".join(name for name, value in found.items() if value != BEFORE[name])
 
 
 def compiled() -> dict[str, type]:
@@ -204,4 +173,4 @@ def main() -> None:
         assert not changed, f"{attempt.__name__}: {changed} changed"
 
 
-KINDS = [str(array.type) for array in world()["batch"].columns]
+BEFORE = seen(world()["batch"])

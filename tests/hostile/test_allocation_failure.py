@@ -5,7 +5,6 @@ the scenario runs through; `failing_allocations.py` looks at each outcome in a p
 """
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from helpers import scenarios
 from helpers.processes import FULL, environment, rounds, run_module, shared_library
 
-HERE = Path(__file__).parent
 #: Scenarios of the quick run in which the interpreter lacks memory too.
 QUICK = "strict,deltas,push,payloads decoded,fail,an lz4 stream,lent,by key,rows,built,go on"
 
@@ -28,8 +26,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The failing allocator, compiled."""
-    source = shutil.copy(HERE / "c" / "failing_allocations.c", tmp_path_factory.mktemp("allocator"))
-    return shared_library(Path(source), "-lpthread")
+    source = Path(__file__).parent / "c" / "failing_allocations.c"
+    return shared_library(source, "-lpthread", folder=tmp_path_factory.mktemp("allocator"))
 
 
 def run_failing(library: Path, mode: str, step: int, names: str = "") -> list[dict[str, Any]]:

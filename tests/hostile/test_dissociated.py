@@ -37,16 +37,14 @@ def _nothing_left():
         yield
 
 
-def streams() -> list[bytes]:
-    """Streams with everything in them, small enough to hit every byte."""
-    kinds = ("int32", "string", "bool", "struct", "map", "dictionary", "dense_union", "run_end_int32")
-    made = [peers.written(pa.table({"x": arrays.CASES[kind]})) for kind in kinds]
-    made.append(peers.written(peers.numbers(3, batches=4)))
-    made.append(peers.written(peers.numbers(300, batches=2), compression="lz4"))
-    return [*made, peers.written_words()]
-
-
-STREAMS = streams()
+KINDS = ("int32", "string", "bool", "struct", "map", "dictionary", "dense_union", "run_end_int32")
+#: Streams with everything in them, small enough to hit every byte.
+STREAMS = [
+    *[peers.written(pa.table({"x": arrays.CASES[kind]})) for kind in KINDS],
+    peers.written(peers.numbers(3, batches=4)),
+    peers.written(peers.numbers(300, batches=2), compression="lz4"),
+    peers.written_words(),
+]
 
 
 URIS = [

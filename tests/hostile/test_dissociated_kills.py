@@ -185,19 +185,6 @@ def descriptors_of_arenas() -> int:
     return sum("memfd:arrowipc" in what for what in peers.descriptors().values())
 
 
-def test_d087_a_server_that_stops_in_the_middle_is_waited_for_as_long_as_was_said():
-    with process(serve, "shm", BATCHES, 10_000) as server:
-        uri, *_ = says(server).split()
-        os.kill(server.pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(TimeoutError):
-                dissociated.connect(uri, "numbers", timeout=0.2)
-        finally:
-            os.kill(server.pid, signal.SIGCONT)
-        with dissociated.connect(uri, "numbers", timeout=PATIENCE) as reader:
-            assert sum(1 for _ in reader) == BATCHES
-
-
 def test_d088_a_client_that_is_stopped_does_not_stop_the_others():
     with server_of() as server, process(read, server.uri, "numbers", ROWS, 3) as stopped:
         says(stopped)

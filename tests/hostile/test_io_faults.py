@@ -566,8 +566,8 @@ FAULTS = [
 def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if sys.platform != "linux":
         pytest.skip("needs Linux")
-    source = shutil.copy(Path(__file__).parent / "c/failing_calls.c", tmp_path_factory.mktemp("failing"))
-    return shared_library(Path(source), "-ldl")
+    source = Path(__file__).parent / "c" / "failing_calls.c"
+    return shared_library(source, "-ldl", folder=tmp_path_factory.mktemp("failing"))
 
 
 def faults_of(kind: str) -> list[tuple[str, int, int]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers import terminal
+from helpers.arrays import ipc_bytes, stored
 
 import arrowipc as ipc
 from arrowipc import dissociated, errors, types
@@ -34,23 +35,19 @@ DICTIONARY = ipc.field(NAME, types.dictionary(types.int8(), types.utf8()))
 
 def damaged(folder: Path) -> Path:
     path = folder / NAME
-    with ipc.new_file(path, durable=False) as writer:
-        writer.write(BATCH)
-    path.write_bytes(path.read_bytes()[:-40])
+    path.write_bytes(ipc_bytes(BATCH, "file")[:-40])
     return path
 
 
 def other_schema(folder: Path) -> Any:
     for name, kind in (("1" + NAME, "int8"), ("2" + NAME, "utf8")):
-        with ipc.new_file(folder / f"{name}.arrow", ipc.schema({NAME: kind}), durable=False):
-            pass
+        stored(folder / f"{name}.arrow", [], ipc.schema({NAME: kind}))
     return ipc.open_dataset(folder)
 
 
 def left_out(folder: Path) -> Any:
     (folder / f"{NAME}.arrow").write_bytes(b"")
-    with ipc.new_file(folder / "ok.arrow", durable=False) as writer:
-        writer.write(BATCH)
+    stored(folder / "ok.arrow", BATCH)
     return ipc.open_dataset(folder, on_error="skip")
 
 
@@ -162,10 +159,8 @@ def test_no_text_has_characters_that_control_anything(
 @pytest.mark.parametrize("kind", ["missing", "empty", "damaged", "good"])
 def test_the_command_line_prints_no_such_characters(command: str, kind: str, tmp_path: Path) -> None:
     path = tmp_path / f"{NAME}.arrow"
+    data = ipc_bytes(BATCH, "file")
     if kind != "missing":
-        with ipc.new_file(path, durable=False) as writer:
-            writer.write(BATCH)
-        data = path.read_bytes()
         path.write_bytes({"empty": b"", "damaged": data[:-40], "good": data}[kind])
     output = ["-o", str(tmp_path / f"new{NAME}.arrow")]
     more = {"recover": output, "diff": [str(path)], "cat": output}
@@ -177,8 +172,7 @@ def test_the_command_line_prints_no_such_characters(command: str, kind: str, tmp
 def test_many_files_that_are_left_out_are_ten_names_and_a_total(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with ipc.new_file(tmp_path / "ok.arrow", durable=False) as writer:
-        writer.write(BATCH)
+    stored(tmp_path / "ok.arrow", BATCH)
     for number in range(300):
         (tmp_path / f"{number}.arrow").write_bytes(b"")
     dataset = ipc.open_dataset(tmp_path, on_error="skip")
