@@ -219,6 +219,17 @@ def test_a_dangling_link_becomes_a_file(path):
 # -- meanwhile -----------------------------------------------------------------------------------------------
 
 
+def test_an_exception_leaves_the_file_as_it_was(path):
+    append(path, arrays.batch_of(1))
+    before = path.read_bytes()
+    with pytest.raises(ZeroDivisionError), ipc.new_file(path, append=True) as writer:  # noqa: PT012
+        writer.write(arrays.batch_of(2))
+        assert path.read_bytes() == before
+        raise ZeroDivisionError
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+
+
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("durable", [False, True])
 def test_of_two_appenders_the_one_that_closes_last_keeps_its_rows_in_a_file_beside(path, begun, durable):
