@@ -159,10 +159,6 @@ def test_the_cases_cover_every_tag_of_the_format() -> None:
     assert made - {"Dictionary"} == LAYOUT.declarations["Type"].values.keys() - {"NONE"}
 
 
-#: Columns of values, each with a dictionary of its own.
-VALUES = [("a", T.utf8()), ("b", T.int64())]
-
-
 def test_deepest_type_is_written_and_one_more_is_refused() -> None:
     type_: T.DataType = T.int8()
     for _ in range(63):
@@ -213,7 +209,9 @@ def test_deepest_type_is_written_and_one_more_is_refused() -> None:
         (lambda: T.field("\ud800", T.int8()), "text that UTF-8 can hold"),
         (lambda: T.field("a", T.int8(), metadata={"a": 1}), "must be str or bytes, found int 1"),
         (
-            lambda: T.schema([(k, T.Dictionary(T.int8(), kind, dictionary_id=3)) for k, kind in VALUES]).serialize(),
+            lambda: T.schema(
+                {"a": T.Dictionary(T.int8(), T.utf8(), False, 3), "b": T.Dictionary(T.int8(), T.int64(), False, 3)}
+            ).serialize(),
             "dictionary id 3 stands for two types, string and int64",
         ),
         (lambda: T.schema(["a"]), r"expected a Field or a \(name, type\) pair, found str 'a'"),
