@@ -5,7 +5,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from helpers.arrays import ipc_bytes, stored
+from helpers.processes import run_python
 from helpers.terminal import COMMAND, environment, on_terminal, run, run_binary, shell
 
 import arrowipc as ipc
@@ -54,7 +54,7 @@ def test_help_lists_every_command_and_every_exit_code_without_loading_them():
         "import sys; from arrowipc.cli import main; main(['--help']);"
         "print(*[name for name in sys.modules if name.startswith('arrowipc.cli.')], file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    done = run_python(code, env=environment())
     for word in ("schema", "head", "stat", "messages", "browse", "check", "convert", "recover", "diff", "cat"):
         assert re.search(rf"^  {word} ", done.stdout, re.MULTILINE), word
     for code in ("0", "1", "2", "3", "4", "130", "141"):
@@ -66,7 +66,7 @@ def test_help_lists_every_command_and_every_exit_code_without_loading_them():
 def test_an_interrupt_while_modules_load_ends_the_command_without_a_traceback(tmp_path):
     (tmp_path / "rich.py").write_text("raise KeyboardInterrupt\n")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from arrowipc.cli import main; sys.exit(main([]))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    done = run_python(code, env=environment())
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
@@ -77,7 +77,7 @@ def test_without_its_packages_the_command_says_what_to_install():
         ({"rich": None}, "pip install rich"),
         ({"click": None, "rich": None}, "click and rich, which are not installed: python -m pip install click rich"),
     ):
-        done = subprocess.run([sys.executable, "-c", code % hidden], capture_output=True, text=True, env=environment())
+        done = run_python(code % hidden, env=environment())
         assert done.returncode == 4
         assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -91,6 +91,19 @@ def test_without_its_packages_the_command_says_what_to_install():
         (["head"], 2, "Missing argument 'FILE'"),
         (["head", "no/such/file"], 3, "no/such/file: No such file or directory"),
         (["head", "a.arrow", "-c", "nothing"], 2, "nothing"),
+        (["head", "a.arrow", "--take", "1", "--sample"], 2, "exclude each other"),
+        (["head", "a.arrow", "--take", "a"], 2, "such as 5,17-20, found 'a'"),
+        (["head", "a.arrow", "--take", ""], 2, "such as 5,17-20"),
+        (["head", "a.arrow", "--take", "6"], 2, "row 6 is out of range: there are 6 rows, from 0"),
+        (["head", "a.arrow", "--take", "0-99999999999999"], 2, "out of range"),
+        (["head", "a.arrow", "--take", "-7"], 2, "row -7 is out of range"),
+        (["head", "a.arrow", "--take", "5-3"], 2, "ends before it begins"),
+        (["head", "a.arrow", "--offset", "-1"], 2, "--offset"),
+        (["head", "a.arrow", "--where", "id"], 2, "examples: 'x >= 3'"),
+        (["head", "a.arrow", "--where", "nothing > 3"], 2, "no column 'nothing'; there are id, word"),
+        (["head", "a.arrow", "--where", "id > word"], 2, "'id' is of type int64"),
+        (["head", "a.arrow", "--where", "id > 3 and id < 5"], 2, "give --where for each of several conditions"),
+        (["head", "a.arrow", "--to", "csv"], 2, "give -o FILE, too"),
         (["cat", "-", "-"], 2, "only once"),
         (["head", "empty.arrow"], 1, "empty.arrow: the file is empty (0 bytes)\n"),
         (["stat", "empty"], 3, "empty: a folder: head, tail, count and cat --merge read folders"),
@@ -182,10 +195,9 @@ def test_an_output_that_nobody_reads_any_more_ends_a_command_quietly(data, comma
     assert found == (141, "", "")
 
 
-@pytest.mark.parametrize("command", ["head", "convert -"])
-def test_a_closed_output_is_an_error_without_a_traceback(data, tmp_path, command):
-    word, *options = command.split()
-    line = " ".join([word, *([] if word.startswith("-") else [f"{data}/a.arrow"]), *options])
+@pytest.mark.parametrize("command", ["head {}", "convert {} -"])
+def test_a_closed_output_is_an_error_without_a_traceback(data, command):
+    line = command.format(data / "a.arrow")
     found = shell(f"arrowipc {line} >&-")
     assert (found.code, found.out) == (3, "")
     assert re.fullmatch(r"arrowipc: .*Bad file descriptor\n", found.err), found.err
@@ -200,8 +212,8 @@ def test_closed_streams_that_are_not_needed_do_not_matter(data, tmp_path):
     done = shell(f"arrowipc diff {data}/a.arrow - <&-")  # the file must not become the standard input
     assert (done.code, "Bad file descriptor" in done.err) == (3, True)
     code = "import sys; sys.stdout.close(); from arrowipc.cli import main; sys.exit(main(['schema', sys.argv[1]]))"
-    done = subprocess.run([sys.executable, "-c", code, str(data / "a.arrow")], capture_output=True, env=environment())
-    assert (done.returncode, b"Traceback" in done.stderr) == (3, False)
+    done = run_python(code, data / "a.arrow", env=environment())
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
 
 
 def test_text_on_standard_input_may_be_a_file_or_a_pipe(tmp_path):

@@ -144,32 +144,6 @@ def test_a_sample_says_how_to_get_it_again(data):
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["head", "a.arrow", "--take", "1", "--sample"], "exclude each other"),
-        (["head", "a.arrow", "--take", "a"], "such as 5,17-20, found 'a'"),
-        (["head", "a.arrow", "--take", ""], "such as 5,17-20"),
-        (["head", "a.arrow", "--take", "40"], "row 40 is out of range: there are 40 rows, from 0"),
-        (["head", "a.arrow", "--take", "0-99999999999999"], "out of range"),
-        (["head", "a.arrow", "--take", "-41"], "row -41 is out of range"),
-        (["head", "a.arrow", "--take", "7-5"], "ends before it begins"),
-        (["head", "a.arrow", "--offset", "-1"], "--offset"),
-        (["head", "a.arrow", "--where", "id"], "examples: 'x >= 3'"),
-        (["head", "a.arrow", "--where", "nothing > 3"], "no column 'nothing'; there are id, word"),
-        (["head", "a.arrow", "--where", "id > word"], "'id' is of type int64"),
-        (["head", "a.arrow", "--where", "id > 3 and id < 5"], "give --where for each of several conditions"),
-        (["head", "a.arrow", "--to", "csv"], "give -o FILE, too"),
-    ],
-    ids=lambda value: " ".join(value[2:]) if isinstance(value, list) else "",
-)
-def test_mistakes_are_explained(data, arguments, words):
-    found = run(*[str(data / each) if each == "a.arrow" else each for each in arguments])
-    assert (found.code, found.out) == (2, "")
-    assert words in found.err
-    assert len(found.err.splitlines()) <= 3
-
-
 @pytest.mark.parametrize("name", [*SOURCES, "-"])
 def test_conditions_find_exactly_the_rows_that_meet_them(data, name, monkeypatch):
     path, count = data / name if name != "-" else "-", 80 if "days" in name else 40

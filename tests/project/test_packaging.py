@@ -68,9 +68,8 @@ def test_every_compiled_module_is_found_and_no_other() -> None:
 
 def test_sources_that_are_not_built_say_so(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "arrowipc", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    code = "import arrowipc; arrowipc.open_stream"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    done = run_python("import arrowipc; arrowipc.open_stream", env=environment)
     library = tmp_path / "arrowipc" / Path(arrowipc._CompiledFinder.library).name
     assert f"ImportError: {library} is not built: run `make dev`" in done.stderr
 

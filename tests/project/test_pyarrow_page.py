@@ -91,7 +91,7 @@ def plain(value: Any, names: dict[str, Any]) -> Any:
         return [value.type, int(value.metadata_version), bytes(value.body or b"")]
     if kind in ("RecordBatch", "Table"):
         return pa.table(value).to_pydict()
-    if kind in ("Array",) or (kind.endswith("Array") and hasattr(value, "to_pylist")):
+    if kind.endswith("Array") and hasattr(value, "to_pylist"):
         return value.to_pylist()
     if kind == "Schema":
         return [list(value.names), [str(each) for each in value.types]]

@@ -79,28 +79,6 @@ def test_comparing_a_column_with_a_value_says_what_gives_rows():
             assert compare(ours, np.array([0])).tolist()[0] == compare(1, 0)
 
 
-def test_what_pandas_and_polars_have_says_what_there_is(tmp_path):
-    for ours in (TABLE, BATCH, TABLE["x"], BATCH["x"]):
-        for name in (
-            "drop_duplicates",
-            "drop_nulls",
-            "from_polars",
-            "iloc",
-            "isin",
-            "row_count",
-            "sample",
-            "sort",
-            "to_list",
-        ):
-            with pytest.raises(AttributeError, match=f"has no attribute '{name}': "):
-                getattr(ours, name)
-    ipc.write(TABLE, path := tmp_path / "x.arrow")
-    rows = ipc.RowDataset(path)
-    for name in ("column_names", "select", "set_epoch", "take"):
-        with pytest.raises(AttributeError, match=f"^RowDataset has no attribute '{name}': "):
-            getattr(rows, name)
-
-
 #: First guesses of names of the module, and of keywords.
 GUESSES = """
     dataset load read_feather read_file read_ipc read_pandas read_stream read_table scan_ipc
@@ -117,26 +95,33 @@ def test_the_module_says_what_there_is(name):
         getattr(ipc, name)
 
 
-def test_writers_and_modules_say_what_there_is():
-    writer = ipc.new_stream(bytearray(), BATCH.schema)
-    for name in ("append", "write_row", "flush", "finish"):
-        assert name not in dir(writer)
-        with pytest.raises(AttributeError, match=f"^RecordBatchStreamWriter has no attribute '{name}': "):
-            getattr(writer, name)
-    for module, names in (
-        (ipc.aio, "open validate write"),
-        (ipc.dissociated, "serve"),
-        (ipc.spark, "load createDataFrame"),
-    ):
-        for name in names.split():
-            with pytest.raises(AttributeError, match=f"^module '{module.__name__}' has no attribute '{name}': "):
-                getattr(module, name)
+OF_FRAMES = "drop_duplicates drop_nulls from_polars iloc isin row_count sample sort to_list"
+#: What an error calls an object, how one is made, and what people try first on it.
+TRIED_ON = {
+    "Table": (lambda path: TABLE, OF_FRAMES),
+    "RecordBatch": (lambda path: BATCH, OF_FRAMES),
+    "ChunkedArray": (lambda path: TABLE["x"], OF_FRAMES),
+    "Array": (lambda path: BATCH["x"], OF_FRAMES),
+    "RowDataset": (ipc.RowDataset, "column_names select set_epoch take"),
+    "RecordBatchStreamWriter": (
+        lambda path: ipc.new_stream(bytearray(), BATCH.schema),
+        "append write_row flush finish",
+    ),
+    "module 'arrowipc.aio'": (lambda path: ipc.aio, "open validate write"),
+    "module 'arrowipc.dissociated'": (lambda path: ipc.dissociated, "serve"),
+    "module 'arrowipc.spark'": (lambda path: ipc.spark, "load createDataFrame"),
+}
 
 
-def test_factories_of_types_are_names_of_the_module_too():
-    assert ipc.int64() is ipc.types.int64()
-    assert ipc.schema({"x": ipc.list_(ipc.string())}) == pa.schema({"x": pa.list_(pa.string())})
-    assert "int64" not in dir(ipc)
+@pytest.mark.parametrize("called", TRIED_ON)
+def test_names_of_other_libraries_say_what_there_is(called, tmp_path):
+    make, names = TRIED_ON[called]
+    ipc.write(TABLE, path := tmp_path / "x.arrow")
+    ours = make(path)
+    for name in names.split():
+        assert name not in dir(ours)
+        with pytest.raises(AttributeError, match=f"^{called} has no attribute '{name}': "):
+            getattr(ours, name)
 
 
 def test_keywords_and_arguments_that_are_elsewhere_say_where(tmp_path):
@@ -315,10 +300,8 @@ def test_validate_finds_what_is_broken():
 
 
 def test_columns_of_numbers_are_a_tensor():
-    rows = {"x": [1, 2], "y": [1.5, 2.5]}
-    tensor = ipc.table(rows).to_tensor()
-    assert tensor.to_numpy().tolist() == pa.table(rows).combine_chunks().to_batches()[0].to_tensor().to_numpy().tolist()
-    assert ipc.record_batch(rows).to_tensor(row_major=False).strides == (8, 16)
+    rows = ipc.record_batch({"x": [1, 2], "y": [1.5, 2.5]})
+    assert rows.to_tensor(row_major=False).strides == (8, 16)
     with pytest.raises(ipc.UsageError, match="null_to_nan=True"):
         BATCH.to_tensor()
     assert str(BATCH.to_tensor(null_to_nan=True).to_numpy().tolist()) == "[[1.0], [nan]]"

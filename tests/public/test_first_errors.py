@@ -4,8 +4,6 @@ import gzip
 import io
 import os
 import pickle
-import subprocess
-import sys
 import zipfile
 from contextlib import closing
 from multiprocessing.shared_memory import SharedMemory
@@ -16,6 +14,7 @@ import pyarrow.parquet
 import pytest
 from helpers import pages
 from helpers.arrays import ipc_bytes, stored
+from helpers.processes import printed, run_python
 
 import arrowipc as ipc
 
@@ -106,10 +105,9 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def closed(opener, path):
-    reader = opener(path)
-    reader.close()
-    return reader
+def closed_reader() -> ipc.RecordBatchFileReader:
+    with ipc.open_file("prices.arrow") as reader:
+        return reader
 
 
 def empty_folder() -> str:
@@ -132,11 +130,7 @@ MISTAKES = {
     "a pattern": (lambda: ipc.read("nowhere/*.arrow"), FileNotFoundError, "open_dataset(path) takes patterns"),
     "several files": (lambda: ipc.read(["a.arrow"]), ipc.UsageError, "open_dataset() takes several paths"),
     "a file in text mode": (lambda: ipc.open(io.StringIO("x")), ipc.UsageError, "open(path, 'rb')"),
-    "a closed file reader": (
-        lambda: closed(ipc.open_file, "prices.arrow")[0],
-        ipc.UsageError,
-        "read inside its with block",
-    ),
+    "a closed file reader": (lambda: closed_reader()[0], ipc.UsageError, "read inside its with block"),
     "a column that is not there": (
         lambda: ipc.open("prices.arrow", columns=["prize"]),
         ipc.UsageError,
@@ -204,9 +198,9 @@ def test_mistakes_are_answered_with_advice(mistake, folder):
     assert not Path("y.arrow").exists()
 
 
-def said(code: str, **options: object) -> str:
+def said(code: str) -> str:
     """Run code that fails, and return the last line of its traceback."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload]
+    done = run_python(code)
     assert done.returncode == 1, done
     return str(done.stderr.strip().splitlines()[-1])
 
@@ -253,7 +247,7 @@ def test_one_package_with_libzstd_is_enough(package, folder):
     code = """import arrowipc
 with arrowipc.new_file("y.arrow", compression="zstd") as writer: writer.write({"x": [7] * 1000})
 assert len(set(arrowipc.open("y.arrow")[0]["x"])) == 1"""
-    subprocess.run([sys.executable, "-c", without(package) + "\n" + code], check=True, timeout=60)
+    printed(run_python(without(package) + "\n" + code))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file and become somebody who may not read it")

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import drive
+from helpers import drive, optional
 from helpers.arrays import ipc_bytes
 
 import arrowipc as ipc
@@ -30,6 +30,7 @@ from arrowipc import KeyValueMetadata, UnsupportedError, UsageError, types
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
+pl = optional("polars")
 
 BATCH = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "a"]})
 
@@ -95,21 +96,24 @@ def test_metadata_is_given_out_as_one_kind_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"x": "int8"}, [("x", "int8")], [ipc.field("x", "int8")], pa.schema({"x": pa.int8()})]
+    "form",
+    [
+        lambda: {"x": "int8"},
+        lambda: [("x", "int8")],
+        lambda: [ipc.field("x", "int8")],
+        lambda: pa.schema({"x": pa.int8()}),
+        lambda: pl.Schema({"x": pl.Int8}),
+    ],
+    ids=["dict", "pairs", "fields", "pyarrow", "polars"],
 )
-def test_a_schema_is_given_in_any_of_its_forms(given: object, tmp_path: Path) -> None:
-    expected = ipc.schema({"x": "int8"})
+def test_a_schema_is_given_in_any_of_its_forms(form: Any, tmp_path: Path) -> None:
+    given, expected = form(), ipc.schema({"x": "int8"})
     sink = ipc_bytes({"x": [1]}, schema=given)
     assert ipc.open_stream(sink).schema == expected
     assert ipc.RecordBatch.from_pydict({"x": [1]}, given).schema == expected
     assert ipc.table({"x": [1]}, schema=given).schema == expected
     (tmp_path / "x.arrows").write_bytes(sink)
     assert ipc.open_dataset(tmp_path, schema=given).schema == expected
-
-
-def test_a_schema_of_polars_is_one() -> None:
-    pl = pytest.importorskip("polars")
-    assert ipc.table({"x": [1]}, schema=pl.Schema({"x": pl.Int8})).schema == ipc.schema({"x": "int8"})
 
 
 def test_schemas_fields_and_types_of_others_compare() -> None:
@@ -128,7 +132,6 @@ def test_schemas_fields_and_types_of_others_compare() -> None:
 
 
 def test_writers_and_functions_take_frames_of_others() -> None:
-    pl = pytest.importorskip("polars")
     frame = pl.DataFrame({"x": [1, 2]})
     with ipc.new_stream(sink := bytearray()) as writer:
         writer.write_batch(frame)
@@ -425,7 +428,6 @@ def test_a_column_is_read_twice_however_large(opener: Any) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_integers_of_polars_that_arrow_lacks(stream: bool) -> None:
-    pl = pytest.importorskip("polars")
     if not hasattr(pl, "Int128"):
         pytest.skip("this polars has no Int128")
     big = pl.Series("big", [1, 2**100], dtype=pl.Int128)
@@ -569,6 +571,7 @@ def member_of_zip(data: bytes) -> Any:
 
 
 FROM_ELSEWHERE = {
+    "pipe": through_a_pipe,
     "socket": through_a_socket,
     "socket with TLS": through_tls,
     "tar": lambda data: member_of_tar(data, "r"),

@@ -75,22 +75,17 @@ def test_help_says_what_every_keyword_means(function):
     assert "**keywords" not in text
 
 
-@pytest.mark.parametrize(
-    ("call", "near"),
-    [
-        (lambda: ipc.open(b"", colums=["x"]), "columns"),
-        (lambda: ipc.aio.open_stream(b"", use_thread=True), "use_threads"),
-        (lambda: ipc.new_stream(bytearray(), alignement=8), "alignment"),
-        (lambda: ipc.get_record_batch_size(None, compresion=None), "compression"),
-    ],
-)
-def test_a_mistyped_keyword_is_answered_with_the_right_one(call, near):
-    with pytest.raises(TypeError, match=f"unexpected keyword argument .*: did you mean '{near}'"):
-        call()
-
-
 ROWS = ipc.table({"x": [1]})
+MEANT = r"unexpected keyword argument .*: did you mean"
 GUESSES = [
+    (lambda: ipc.open(b"", colums=["x"]), f"{MEANT} 'columns'"),
+    (lambda: ipc.aio.open_stream(b"", use_thread=True), f"{MEANT} 'use_threads'"),
+    (
+        lambda: ipc.aio.open_stream(b"", memory_map=True),
+        "unexpected keyword argument 'memory_map': there are columns, ",
+    ),
+    (lambda: ipc.new_stream(bytearray(), alignement=8), f"{MEANT} 'alignment'"),
+    (lambda: ipc.get_record_batch_size(None, compresion=None), f"{MEANT} 'compression'"),
     (lambda: ipc.open_dataset("x", filters=[]), r"^open_dataset\(\) .*'filters': filter=\.\.\.$"),
     (lambda: ipc.open_dataset("x", worker=1), r"^open_dataset\(\) .*: did you mean 'workers'"),
     (lambda: ipc.decode_payloads([], errors="skip"), r"^decode_payloads\(\) .*'errors': on_error=\.\.\.$"),
@@ -137,8 +132,3 @@ def test_errors_from_inside_a_function_are_its_own():
             call()
     with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'values'"):
         ipc.array()
-
-
-def test_a_keyword_of_others_is_refused():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'memory_map': there are columns, "):
-        ipc.aio.open_stream(b"", memory_map=True)

@@ -159,20 +159,6 @@ def test_the_cases_cover_every_tag_of_the_format() -> None:
     assert made - {"Dictionary"} == LAYOUT.declarations["Type"].values.keys() - {"NONE"}
 
 
-def test_keys_and_values_that_are_no_text_are_kept() -> None:  # 19
-    schema = T.schema([T.field("a", T.int8(), metadata={b"\xff": b"\xfe\x00"})], [(b"\x00", b""), (b"", b"\xff")])
-    assert arrowipc.read_schema(schema.serialize()).equals(schema, check_metadata=True)
-
-
-def test_one_id_for_two_value_types_is_refused() -> None:
-    fields = [
-        ("a", T.Dictionary(T.int8(), T.utf8(), dictionary_id=3)),
-        ("b", T.Dictionary(T.int8(), T.int64(), dictionary_id=3)),
-    ]
-    with pytest.raises(UsageError, match="dictionary id 3 stands for two types, string and int64"):
-        T.schema(fields).serialize()
-
-
 def test_deepest_type_is_written_and_one_more_is_refused() -> None:
     type_: T.DataType = T.int8()
     for _ in range(63):
@@ -222,6 +208,12 @@ def test_deepest_type_is_written_and_one_more_is_refused() -> None:
         (lambda: T.field(b"a", T.int8()), "name must be a str, found bytes b'a'"),  # 19
         (lambda: T.field("\ud800", T.int8()), "text that UTF-8 can hold"),
         (lambda: T.field("a", T.int8(), metadata={"a": 1}), "must be str or bytes, found int 1"),
+        (
+            lambda: T.schema(
+                {"a": T.Dictionary(T.int8(), T.utf8(), False, 3), "b": T.Dictionary(T.int8(), T.int64(), False, 3)}
+            ).serialize(),
+            "dictionary id 3 stands for two types, string and int64",
+        ),
         (lambda: T.schema(["a"]), r"expected a Field or a \(name, type\) pair, found str 'a'"),
     ],
 )
