@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from helpers import forge
-from helpers.arrays import CASES, pyarrow_bytes, read_batch
+from helpers.arrays import pyarrow_bytes, read_batch
+from helpers.arrow_columns import everything
 from helpers.cdata import CArray, CDeviceArray, CDeviceStream, Consumer, CSchema, int64s, move, peek, release, take
 from helpers.processes import in_threads, run_function
 
@@ -31,29 +32,10 @@ def numbers(*columns: list[int]) -> Any:
     return read_batch(pa.record_batch({f"c{i}": pa.array(column, pa.int64()) for i, column in enumerate(columns)}))
 
 
-#: Columns of three rows.
-RICH = {
-    "i8": pa.array([1, None, -3], pa.int8()),
-    "b": pa.array([True, None, False]),
-    "sv": pa.array(["x", None, "longer than twelve bytes"], pa.string_view()),
-    "z": pa.array([b"\0\1", None, b""]),
-    "list": pa.array([[1, None], None, []], pa.list_(pa.int32())),
-    "struct": pa.array([{"q": 1, "r": "m"}, None, {"q": None, "r": None}]),
-    "nested": pa.array([[{"q": ["a", "b"]}], None, []]),
-    "null": pa.nulls(3),
-    "empty": pa.array(["", "", ""]),
-    "fsl": pa.array([[1, 2], None, [3, None]], pa.list_(pa.int16(), 2)),
-    "lv": pa.array([[1], None, [2, 3]], pa.list_view(pa.int8())),
-    "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32(), keys_sorted=True)),
-    "dict": pa.array(["p", None, "p"]).dictionary_encode(),
-    "ree": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array(["a", None])),
-    **{name: CASES[name][:3] for name in ("sparse_union", "dense_union")},
-}
-
-
 @pytest.fixture
 def rich() -> Any:
-    return pa.record_batch(RICH)
+    """Columns of three rows, of every type."""
+    return everything().append_column("empty", pa.array(["", "", ""]))
 
 
 # -- consumers ---------------------------------------------------------------------------------------------
@@ -62,8 +44,9 @@ def rich() -> Any:
 def test_device_arrays(rich: Any) -> None:
     batch = read_batch(rich)
     assert pa.RecordBatch._import_from_c_device_capsule(*batch.__arrow_c_device_array__()).equals(rich)
-    column = batch["nested"].slice(1)
-    assert pa.Array._import_from_c_device_capsule(*column.__arrow_c_device_array__()).equals(RICH["nested"].slice(1))
+    column = batch["list_of_struct"].slice(1)
+    expected = rich["list_of_struct"].slice(1)
+    assert pa.Array._import_from_c_device_capsule(*column.__arrow_c_device_array__()).equals(expected)
     with pytest.raises(ipc.UnsupportedError, match="stream"):
         batch.__arrow_c_device_array__(stream=1)
 
@@ -72,7 +55,8 @@ def test_device_streams(rich: Any) -> None:
     """What tables, columns, batches and readers give is on the CPU, and ends as a stream does, with its error."""
     batch = read_batch(rich)
     table = ipc.Table.from_batches([batch, batch.slice(1)])
-    sources = [(table, [rich, rich.slice(1)]), (table["nested"], [RICH["nested"], RICH["nested"].slice(1)])]
+    column = rich["list_of_struct"]
+    sources = [(table, [rich, rich.slice(1)]), (table["list_of_struct"], [column, column.slice(1)])]
     sources += [(batch, [rich]), (ipc.open(pyarrow_bytes(rich)), [rich])]
     for source, expected in sources:
         stream, schema, out = take(source.__arrow_c_device_stream__(), CDeviceStream), CSchema(), CDeviceArray()
@@ -138,7 +122,7 @@ def test_only_validity_bitmaps_may_be_null(rich: Any, rows: int) -> None:
             assert array.buffers[0]
         assert all(array.buffers[i] % 8 == 0 for i in range(array.n_buffers) if array.buffers[i])
         seen += 1
-    assert seen > len(RICH)
+    assert seen > rich.num_columns
 
 
 def test_a_missing_offset_buffer_becomes_a_zero(arrow_data: Path) -> None:
@@ -208,10 +192,10 @@ def test_children_outlive_their_parent() -> None:
 
 def test_schemas_can_be_taken_apart(rich: Any) -> None:
     root = take(read_batch(rich).__arrow_c_schema__(), CSchema)
-    nested = move(root.children[list(RICH).index("nested")].contents)
-    words = move(root.children[list(RICH).index("dict")].contents.dictionary.contents)
+    nested = move(root.children[rich.schema.names.index("list_of_struct")].contents)
+    words = move(root.children[rich.schema.names.index("dictionary")].contents.dictionary.contents)
     release(root)
-    assert nested.children[0].contents.children[0].contents.name == b"q"
+    assert nested.children[0].contents.children[0].contents.name == b"a"
     release(nested)
     assert words.format == b"u"
     release(words)

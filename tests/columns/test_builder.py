@@ -141,24 +141,21 @@ def letters(*words: str, of: str | None = None) -> pa.Array:
 
 
 @pytest.mark.parametrize(
-    ("columns", "times", "known"),
+    ("columns", "known"),
     [
-        ([letters("a", "b", of="bab"), letters("c", "a", of="ac"), letters("b", "a")], 1, "abc"),
-        ([letters("a", "b", of="bab"), letters("a", "b")], 1, "ab"),
-        ([letters("a", "b"), letters("c", "d")], 10, "abcd"),
-        ([letters("a"), letters("a", "b"), letters("a", "b", "c")], 1, "abc"),
+        ([letters("a", "b", of="bab"), letters("c", "a", of="ac"), letters("b", "a")], "abc"),
+        ([letters("a", "b", of="bab"), letters("a", "b")], "ab"),
+        ([letters("a", "b"), letters("c", "d")] * 10, "abcd"),
+        ([letters("a"), letters("a", "b"), letters("a", "b", "c")], "abc"),
     ],
     ids=["different", "equal", "taking turns", "growing"],
 )
-def test_dictionaries_follow_each_other_once_each(columns: list[pa.Array], times: int, known: str) -> None:
-    parts = [read(one_column(column))[0] for column in columns] * times
-    if (
-        known == "abc" and times == 1 and len(columns[0]) == 3
-    ):  # of one stream, in which each replaces the one before it
-        parts = read(one_column(*columns))
-    found = pa.record_batch(concat_batches(parts)).column(0)
-    assert found.to_pylist() == [word for column in columns for word in column.to_pylist()] * times
-    assert found.dictionary.to_pylist() == list(known)
+def test_dictionaries_follow_each_other_once_each(columns: list[pa.Array], known: str) -> None:
+    one_stream = read(one_column(*columns))  # in which each dictionary replaces the one before it
+    for parts in (one_stream, [read(one_column(column))[0] for column in columns]):
+        found = pa.record_batch(concat_batches(parts)).column(0)
+        assert found.to_pylist() == [word for column in columns for word in column.to_pylist()]
+        assert found.dictionary.to_pylist() == list(known)
 
 
 def sharing(ids: tuple[int, int]) -> ipc.RecordBatch:
@@ -307,11 +304,8 @@ def test_the_same_word_has_one_index_in_what_was_joined() -> None:
         assert ipc.table({"x": joined}).to_pandas()["x"].nunique() == 6  # its categories are distinct
 
 
-def test_other_types_and_other_things_are_refused() -> None:
+def test_nothing_and_other_things_are_refused() -> None:
     (ints,) = read(one_column(pa.array([1])))
-    (text,) = read(one_column(pa.array(["a"])))
-    with pytest.raises(UsageError, match="another schema"):
-        concat_batches([ints, text])
     with pytest.raises(UsageError, match="at least"):
         concat_batches([])
     with pytest.raises(UsageError, match=r"item 1: .*found str"):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive, forge, randoms
-from helpers.arrays import CASES, ipc_bytes, pyarrow_bytes, read_batch
+from helpers.arrays import CASES, ipc_bytes, pyarrow_bytes, read_array, read_batch
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -19,10 +19,6 @@ WORDS = ipc.RecordBatch.from_pydict({"x": [1, 2, 3, None], "y": ["a", "b", None,
 DEEP = ipc.RecordBatch.from_pydict(
     {"x": [1, 2], "s": [{"p": 1.5, "q": {"r": "a", "t": None}}, None], "l": [[{"u": 1, "v": b"b"}], []]}
 )
-
-
-def many(case: str) -> ipc.Array:
-    return read_batch(pa.record_batch({"x": CASES[case]}))["x"]
 
 
 INTERVALS = {
@@ -49,9 +45,9 @@ def test_every_layout_is_among_those_that_are_taken():
         return below or {kind}
 
     public = {each for each in kinds(types.DataType) if each.__module__ == "arrowipc.datatypes"}
-    assert {type(many(name).type) for name in CASES} | {types.Interval} == public
-    modes = {many(name).type.mode for name in CASES if isinstance(many(name).type, types.Union)}
-    assert modes == {"sparse", "dense"}
+    taken = [read_array(array).type for array in CASES.values()]
+    assert {*map(type, taken), types.Interval} == public
+    assert {kind.mode for kind in taken if isinstance(kind, types.Union)} == {"sparse", "dense"}
 
 
 @given(randoms.batches(), st.randoms(use_true_random=False))

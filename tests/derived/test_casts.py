@@ -1,7 +1,6 @@
 """Casts give what pyarrow's safe casts give, or an error that says what to do."""
 
 import datetime as dt
-import itertools
 import math
 import random
 from decimal import Decimal
@@ -15,33 +14,51 @@ import arrowipc as ipc
 NOON = dt.datetime(2024, 1, 1, 12)
 #: Of each type, some values, and the types that they are cast to.
 CASTS = {
-    pa.int8(): ([1, None, -128], "string; large_string; dictionary; int8; int64; float; double"),
+    pa.int8(): ([1, None, -128], "string; large_string; string_view; dictionary; int8; int64; float; double"),
     pa.int64(): (
         [0, None, 2**20],
-        "string; large_string; dictionary; int64; uint64; float; double; date64[ms]; "
-        "time64[us]; time64[ns]; timestamp[s]; timestamp[us]; timestamp[ns]; "
-        "timestamp[ns, tz=UTC]; timestamp[ms, tz=Europe/Paris]; duration[s]; duration[ns]",
+        "string; large_string; string_view; dictionary; int64; uint64; float; double; date64[ms]; "
+        "time64[us]; time64[ns]; timestamp[s]; timestamp[ms]; timestamp[us]; timestamp[ns]; "
+        "timestamp[ns, tz=UTC]; timestamp[ms, tz=Europe/Paris]; duration[s]; duration[us]; duration[ns]",
     ),
-    pa.uint64(): ([2**64 - 1, 7], "string; large_string; dictionary; uint64"),
+    pa.uint64(): ([2**64 - 1, 7], "string; large_string; string_view; dictionary; uint64"),
     pa.float32(): ([1.0, None, -2.0], "int8; int64; float; double"),
     pa.float64(): ([0.5, 3.0], "float; double"),
-    pa.bool_(): ([True, None], "string; large_string; dictionary; int8; int64; uint64; float; double; bool"),
-    pa.string(): (["a", None, "ü"], "string; large_string; binary; large_binary; dictionary"),
-    pa.large_string(): (["", "b"], "string; large_string; binary; large_binary; dictionary"),
-    pa.binary(): ([b"a", None], "string; large_string; binary; large_binary; fixed_size_binary[1]; dictionary"),
+    pa.bool_(): (
+        [True, None],
+        "string; large_string; string_view; dictionary; int8; int64; uint64; float; double; bool",
+    ),
+    pa.string(): (["a", None, "ü"], "string; large_string; string_view; binary; large_binary; dictionary"),
+    pa.large_string(): (["", "b"], "string; large_string; string_view; binary; large_binary; dictionary"),
+    pa.string_view(): (["a", None, "ü" * 9], "string; large_string; string_view; binary; large_binary; dictionary"),
+    pa.binary(): (
+        [b"a", None],
+        "string; large_string; string_view; binary; large_binary; fixed_size_binary[1]; dictionary",
+    ),
     pa.large_binary(): ([b"\xff"], "binary; large_binary; fixed_size_binary[1]"),
-    pa.binary(1): ([b"a", b"b"], "string; large_string; binary; large_binary; fixed_size_binary[1]; dictionary"),
-    pa.date32(): ([dt.date(2024, 1, 1), None], "date32[day]; date64[ms]; timestamp[s]; timestamp[us]; timestamp[ns]"),
-    pa.date64(): ([dt.date(1969, 1, 1)], "int64; date32[day]; date64[ms]; timestamp[s]; timestamp[us]; timestamp[ns]"),
+    pa.binary(1): (
+        [b"a", b"b"],
+        "string; large_string; string_view; binary; large_binary; fixed_size_binary[1]; dictionary",
+    ),
+    pa.date32(): (
+        [dt.date(2024, 1, 1), None],
+        "date32[day]; date64[ms]; timestamp[s]; timestamp[ms]; timestamp[us]; timestamp[ns]",
+    ),
+    pa.date64(): (
+        [dt.date(1969, 1, 1)],
+        "int64; date32[day]; date64[ms]; timestamp[s]; timestamp[ms]; timestamp[us]; timestamp[ns]",
+    ),
     pa.time32("s"): ([dt.time(1, 2, 3), None], "time32[s]; time64[us]; time64[ns]"),
     pa.time64("us"): ([dt.time(1, 2, 3, 4)], "int64; time64[us]; time64[ns]"),
     pa.time64("ns"): ([1000, None, 1001], "int64; time64[ns]"),
-    pa.timestamp("s"): ([NOON, None], "int64; timestamp[s]; timestamp[us]; timestamp[ns]"),
+    pa.timestamp("s"): ([NOON, None], "int64; timestamp[s]; timestamp[ms]; timestamp[us]; timestamp[ns]"),
+    pa.timestamp("ms"): ([NOON, None], "int64; timestamp[s]; timestamp[ms]; timestamp[us]; timestamp[ns]"),
     pa.timestamp("us"): ([NOON + dt.timedelta(microseconds=1)], "int64; timestamp[us]; timestamp[ns]"),
     pa.timestamp("ns"): ([1_000, None, -5_000], "int64; timestamp[us]; timestamp[ns]"),
-    pa.timestamp("ns", "UTC"): ([1], "int64; timestamp[ns, tz=UTC]"),
+    pa.timestamp("ns", "UTC"): ([10**6], "int64; timestamp[ns, tz=UTC]; timestamp[ms, tz=Europe/Paris]"),
     pa.timestamp("ms", "Europe/Paris"): ([NOON], "int64; timestamp[ns, tz=UTC]; timestamp[ms, tz=Europe/Paris]"),
-    pa.duration("s"): ([dt.timedelta(days=1)], "int64; duration[s]; duration[ns]"),
+    pa.duration("s"): ([dt.timedelta(days=1)], "int64; duration[s]; duration[us]; duration[ns]"),
+    pa.duration("us"): ([dt.timedelta(days=1)], "int64; duration[s]; duration[us]; duration[ns]"),
     pa.duration("ns"): ([1500, None], "int64; duration[ns]"),
     pa.list_(pa.int8()): ([[1, None], None], "list<item: int8>; large_list<item: int64>"),
     pa.large_list(pa.int64()): ([[], [3]], "list<item: int8>; large_list<item: int64>"),
@@ -49,7 +66,7 @@ CASTS = {
     pa.list_(pa.timestamp("us")): ([[1]], "list<item: timestamp[us]>"),
     pa.dictionary(pa.int8(), pa.string()): (
         ["a", None, "a"],
-        "string; large_string; binary; large_binary; fixed_size_binary[1]; dictionary",
+        "string; large_string; string_view; binary; large_binary; fixed_size_binary[1]; dictionary",
     ),
 }
 
@@ -75,33 +92,14 @@ def check_cast(theirs, target):
     try:
         expected = theirs.cast(target)
     except pa.ArrowNotImplementedError:
-        assert isinstance(target, pa.FixedSizeBinaryType) or pa.types.is_dictionary(target)
+        assert (
+            pa.types.is_dictionary(target)
+            or pa.types.is_dictionary(theirs.type)
+            or isinstance(target, pa.FixedSizeBinaryType)
+        )
         values = theirs.cast(target.value_type) if pa.types.is_dictionary(target) else theirs
         expected = pa.array(values.to_pylist(), target)
     assert ours == ipc.array(expected)
-
-
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        *itertools.permutations(["int8", "int16", "uint32", "int64"], 2),
-        *itertools.permutations(["string", "large_string", "string_view", "binary", "large_binary"], 2),
-        *[(pa.timestamp(a), pa.timestamp(b)) for a, b in itertools.permutations(["s", "ms", "us", "ns"], 2)],
-        *[(pa.duration(a), pa.duration(b)) for a, b in itertools.permutations(["s", "ms", "us", "ns"], 2)],
-        (pa.timestamp("ns", "UTC"), pa.timestamp("us", "Asia/Tokyo")),
-        (pa.date32(), pa.timestamp("ns")),
-        (pa.date32(), pa.date64()),
-        (pa.timestamp("us"), pa.int64()),
-        (pa.int64(), pa.timestamp("ns")),
-        (pa.time32("s"), pa.time64("ns")),
-        (pa.list_(pa.int8()), pa.large_list(pa.int64())),
-    ],
-    ids=str,
-)
-def test_casts_that_are_there(source, target):
-    kind = ipc.array([], source).type
-    values = ["7"] if "string" in str(kind) else [b"7"] if "binary" in str(kind) else [[0]] if kind.children else [0]
-    assert len(ipc.array([*values, None], source).cast(target)) == 2
 
 
 def test_what_does_not_fit_is_an_error():
@@ -169,7 +167,7 @@ TEXTS += " 18446744073709551616 0000000000000000000000000000000000042 " + "9" * 
 @pytest.mark.parametrize("source", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
 def test_text_is_cast_to_the_numbers_that_pyarrow_reads(source, target):
     chance = random.Random(5)
-    count = 2000 if source == pa.string() else 200  # what is in a text is read alike, wherever it lies
+    count = 1000 if source == pa.string() else 200  # what is in a text is read alike, wherever it lies
     made = ["".join(chance.choices("0123456789.-e", k=chance.choice((1, 2, 5, 18, 19, 20, 25)))) for _ in range(count)]
     texts = [*TEXTS.split(), "", " 1", "1 ", "1\0", *made, *(repr(chance.uniform(-1, 1)) for _ in range(100))]
     good = []
@@ -189,12 +187,14 @@ def test_text_is_cast_to_the_numbers_that_pyarrow_reads(source, target):
         assert ours.null_count == theirs.null_count
 
 
-def test_numbers_are_cast_to_text_and_booleans():
+def test_numbers_and_bytes_are_cast_to_text_and_numbers_to_booleans():
     amounts = [Decimal("1.50"), None, Decimal("-100.00")]
     for values, kind in [(amounts, pa.decimal128(9, 2)), ([Decimal(1200), None], pa.decimal128(9, -2))]:
         assert ipc.array(values, kind).cast("string").to_arrow() == pa.array(values, kind).cast("string")
     for values, kind in [([0.0, None, 1.0, -0.0], "double"), ([0, 1, None], "uint8")]:
         assert ipc.array(values, kind).cast("bool").to_arrow() == pa.array(values, kind).cast("bool")
+    for kind in ("string", "large_string", "string_view"):
+        assert ipc.array([b"7", None], "large_binary").cast(kind).to_pylist() == ["7", None]
     with pytest.raises(ipc.UsageError, match=r"row 1: expected .*found int 2"):
         ipc.array([1, 2], "int8").cast("bool")
 

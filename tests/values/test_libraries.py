@@ -4,12 +4,13 @@ import datetime as dt
 import io
 import sys
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import optional
-from helpers.arrays import read_batch
+from helpers.arrays import ipc_bytes, read_batch
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -44,9 +45,7 @@ def test_an_old_polars_and_an_old_pandas_go_through_pyarrow(monkeypatch):
     assert OURS.to_polars().equals(pl.from_arrow(pa.table(OURS)))
     assert OURS["t"].to_polars().equals(pl.Series("t", ["a", None, "c"]))
     for frame in frames:
-        with ipc.new_stream(sink := bytearray()) as writer:
-            writer.write(frame)
-        assert ipc.open(sink).read_all().to_pydict() == {"a": [1, 2]}
+        assert ipc.open(ipc_bytes(frame)).read_all().to_pydict() == {"a": [1, 2]}
         for taking in (ipc.RecordBatch.from_arrow, ipc.Table.from_arrow):
             with pytest.raises(UsageError, match=r"Table.from_pandas\(frame\), frame.to_arrow\(\)"):
                 taking(frame)
@@ -64,23 +63,17 @@ def test_integers_of_polars_that_arrow_lacks_are_refused_with_what_to_do(name):
         pl.DataFrame({"a": [[2**100]]}, {"a": pl.List(kind)}),
         big.to_frame("st").select(pl.struct("st")),
     ):
-        with ipc.new_stream(bytearray(), ipc.RecordBatch.from_pydict({"x": [1]}).schema) as writer:
-            for call in (writer.write, ipc.Table.from_arrow, ipc.RecordBatch.from_arrow):
-                with pytest.raises(
-                    ipc.UnsupportedError, match=r"integers of 128 bits .* pl.Int64 or pl.Decimal\(38, 0\)"
-                ):
-                    call(frame)
+        given_schema = partial(ipc_bytes, schema={"x": "int64"})
+        for call in (given_schema, ipc.Table.from_arrow, ipc.RecordBatch.from_arrow):
+            with pytest.raises(ipc.UnsupportedError, match=r"integers of 128 bits .* pl.Int64 or pl.Decimal\(38, 0\)"):
+                call(frame)
     with pytest.raises(ipc.UnsupportedError, match="integers of 128 bits"):
         ipc.RecordBatch.from_pydict({"big": big})
 
 
 def test_python_objects_in_polars_are_refused_and_not_written_as_addresses():
     things = pl.Series("things", [object()], dtype=pl.Object)
-    for call in (
-        ipc.Table.from_arrow,
-        ipc.RecordBatch.from_arrow,
-        lambda frame: ipc.new_stream(bytearray()).write(frame),
-    ):
+    for call in (ipc_bytes, ipc.Table.from_arrow, ipc.RecordBatch.from_arrow):
         with pytest.raises(ipc.UnsupportedError, match=r"'things' .*Python objects"):
             call(things.to_frame())
     with pytest.raises(ipc.UnsupportedError, match="Python objects"):
@@ -108,11 +101,9 @@ EVERY_TYPE_OF_POLARS = {
 @pytest.mark.parametrize("name", EVERY_TYPE_OF_POLARS)
 def test_every_type_of_polars_comes_back_as_it_was(name):
     frame = EVERY_TYPE_OF_POLARS[name].alias("c").to_frame()
-    with ipc.new_stream(ours := bytearray()) as writer:
-        writer.write(frame)
     frame.write_ipc_stream(theirs := io.BytesIO())
-    for data in (ours, theirs.getvalue()):
-        found = ipc.open(bytes(data)).read_all().to_polars()
+    for data in (ipc_bytes(frame), theirs.getvalue()):
+        found = ipc.open(data).read_all().to_polars()
         assert found.equals(frame)
         assert found.schema == frame.schema
 

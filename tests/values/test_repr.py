@@ -22,12 +22,10 @@ MOMENT = datetime.datetime(2024, 2, 29, 12, 30)
 
 
 def read(batch: Any, metadata: dict[str, str] | None = None) -> Any:
-    """The same batch, read by us from a stream that pyarrow wrote."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch, custom_metadata=metadata)
-    with arrowipc.open_stream(sink.getvalue()) as reader:
-        return reader.read_next_batch()
+    """The same batch, read by us from a stream with metadata of the batch."""
+    with arrowipc.new_stream(sink := bytearray()) as writer:
+        writer.write_batch(batch, metadata)
+    return arrowipc.open_stream(sink).read_next_batch()
 
 
 class Parsed(HTMLParser):
