@@ -9,7 +9,15 @@ import arrowipc as ipc
 from arrowipc import FormatError, LimitError
 from arrowipc.events import DictionaryRead
 
-CODED = schema(field("d", forge.UTF8, dictionary=encoding(7, forge.INT8)))
+
+def encoded(
+    name: str = "d", kind: Table = forge.UTF8, *children: Table, id=7, index: Table | None = forge.INT8
+) -> Table:
+    """A field that is dictionary-encoded."""
+    return field(name, kind, *children, dictionary=encoding(id, index))
+
+
+CODED = schema(encoded())
 
 
 def words(*values: str, id: int = 7, delta: bool | None = None) -> Table:
@@ -26,15 +34,11 @@ def flat(data: bytes, **options) -> list:
 
 
 LONG = b"longer than twelve bytes"
-INNER = field("item", forge.UTF8, dictionary=encoding(1, forge.INT8))
-NESTED = schema(field("l", forge.LIST, INNER, dictionary=encoding(2, forge.INT8)))
-VIEWS = schema(field("d", forge.UTF8_VIEW, dictionary=encoding(7, forge.INT8)))
-PAIR = [
-    field("x", forge.UTF8, dictionary=encoding(1, forge.INT8)),
-    field("y", forge.UTF8, dictionary=encoding(1, forge.INT8)),
-]
-PAIRS = schema(field("s", forge.STRUCT, *PAIR, dictionary=encoding(2, forge.INT8)))
-WIDE = schema(field("d", forge.UTF8, dictionary=encoding(7, forge.INT16)))
+INNER = encoded("item", id=1)
+NESTED = schema(encoded("l", forge.LIST, INNER, id=2))
+VIEWS = schema(encoded("d", forge.UTF8_VIEW))
+PAIRS = schema(encoded("s", forge.STRUCT, encoded("x", id=1), encoded("y", id=1), id=2))
+WIDE = schema(encoded(index=forge.INT16))
 HOLES = dictionary(7, batch(3, [(3, 1)], [bits(1, 0, 1), i32(0, 1, 1, 2), b"aa"]))
 ONE_VIEW = dictionary(7, batch(1, [(1, 0)], [b"", view(LONG), LONG], variadic=[1]))
 TWO_VIEWS = batch(2, [(2, 0)], [b"", view(b"x") + view(LONG[1:], 0, 1), LONG], variadic=[1])
@@ -60,11 +64,7 @@ def delta(*values: str, id: int = 7) -> Table:
 #: Messages, and the values of the column in each batch.
 READ = {
     "090 the index type is int32 where it is absent": (
-        [
-            schema(field("d", forge.UTF8, dictionary=encoding(7, None))),
-            words("a", "b"),
-            batch(2, [(2, 0)], [b"", i32(1, 0)]),
-        ],
+        [schema(encoded(index=None)), words("a", "b"), batch(2, [(2, 0)], [b"", i32(1, 0)])],
         [["b", "a"]],
     ),
     "093 nulls before the dictionary": ([CODED, coded(0, 0, nulls=b"\0"), words("a"), coded(0)], [[None, None], ["a"]]),
@@ -111,14 +111,11 @@ READ = {
         [[{"x": "a", "y": "b"}, {"x": "b", "y": "b"}], [{"x": "b", "y": "a"}]],
     ),
     "101 nulls and duplicates": ([CODED, HOLES, coded(0, 1, 2)], [["a", None, "a"]]),
-    "102 null slots hold any index": (
-        [CODED, words("a"), coded(0, 99, -1, nulls=bits(1, 0, 0))],
-        [["a", None, None]],
-    ),
+    "102 null slots hold any index": ([CODED, words("a"), coded(0, 99, -1, nulls=bits(1, 0, 0))], [["a", None, None]]),
     **{
         f"103 unsigned indices of {width} bits reach their top": (
             [
-                schema(field("d", forge.UTF8, dictionary=encoding(7, int_(width, False)))),
+                schema(encoded(index=int_(width, False))),
                 words(*(f"{i:03}" for i in range(top + 1))),
                 batch(2, [(2, 0)], [b"", stored + bytes(len(stored))]),
             ],
@@ -148,24 +145,11 @@ def test_is_read(name):
 #: Streams, and what each reader says of them at each level.
 REFUSED = {
     **{
-        f"090 indices of {width} bits": (
-            stream(schema(field("d", forge.UTF8, dictionary=encoding(7, int_(width))))),
-            "width|index",
-            str(width),
-        )
+        f"090 indices of {width} bits": (stream(schema(encoded(index=int_(width)))), "width|index", str(width))
         for width in (0, 24, 128)
     },
     **{
-        f"092 text and {other.kind} with one id": (
-            stream(
-                schema(
-                    field("a", forge.UTF8, dictionary=encoding(7, forge.INT8)),
-                    field("b", other, dictionary=encoding(7, forge.INT8)),
-                )
-            ),
-            "dictionary",
-            "7",
-        )
+        f"092 text and {other.kind} with one id": (stream(schema(encoded("a"), encoded("b", other))), "dictionary", "7")
         for other in (forge.INT32, forge.UTF8_VIEW, Table("LargeUtf8"), Table("Binary"))
     },
     "095 a delta without base": (stream(CODED, delta("a"), coded(0)), "delta", "7"),
@@ -195,20 +179,14 @@ def test_095_a_file_with_a_delta_without_base():
 
 @pytest.mark.parametrize("id", [-1, -(2**63), 0, 2**63 - 1, None])
 def test_091_any_id(id):
-    root = schema(
-        field("d", forge.UTF8, dictionary=encoding(id, forge.INT8)),
-        field("other", forge.UTF8, dictionary=encoding(99, forge.INT8)),
-    )
+    root = schema(encoded("d", id=id), encoded("other", id=99))
     rows = batch(1, [(1, 0)] * 2, [b"", i8(1), b"", i8(0)])
     data = stream(root, dictionary(id, forge.texts("a", "b")), words("z", id=99), rows)
     assert read_stream(data).values() == [[["b"], ["z"]]]
 
 
 def test_092_two_fields_share_one_dictionary():
-    root = schema(
-        field("a", forge.UTF8, dictionary=encoding(7, forge.INT8)),
-        field("b", forge.UTF8, dictionary=encoding(7, forge.INT64)),
-    )
+    root = schema(encoded("a"), encoded("b", index=forge.INT64))
     rows = batch(2, [(2, 0)] * 2, [b"", i8(0, 1), b"", forge.i64(1, 1)])
     assert read_stream(stream(root, words("x", "y"), rows)).values() == [[["x", "y"], ["y", "y"]]]
 

@@ -29,11 +29,15 @@ def struct(*children: Table) -> Table:
     return field("e", forge.STRUCT, *children)
 
 
+def entries(name: str, key: str, value: str, kind: Table) -> Table:
+    """The child of a map: keys of a type, and int32."""
+    pair = field(key, kind, nullable=False), field(value, forge.INT32)
+    return field(name, forge.STRUCT, *pair, nullable=False)
+
+
 A, B, C = (field(name, forge.INT32) for name in "abc")
 FSL = fixed_lists(2)
-ENTRIES = field(
-    "entries", forge.STRUCT, field("key", forge.INT32, nullable=False), field("value", forge.INT32), nullable=False
-)
+ENTRIES = entries("entries", "key", "value", forge.INT32)
 PRECISIONS = {32: 9, 64: 18, 128: 38, 256: 76}
 MANY = [field(f"child {i}", forge.INT32) for i in range(129)]
 PRIMITIVES = [
@@ -139,10 +143,7 @@ def test_033_fixed_sizes_may_be_zero():
 
 
 def test_035_map_names_are_kept_and_compare_equal():
-    odd = field("pairs", forge.STRUCT, field("k", forge.UTF8, nullable=False), field("v", forge.INT32), nullable=False)
-    usual = field(
-        "entries", forge.STRUCT, field("key", forge.UTF8, nullable=False), field("value", forge.INT32), nullable=False
-    )
+    odd, usual = entries("pairs", "k", "v", forge.UTF8), entries("entries", "key", "value", forge.UTF8)
     kind = type_of(Table("Map", keysSorted=True), odd)
     assert (kind.entries.name, kind.key_field.name, kind.item_field.name) == ("pairs", "k", "v")
     assert kind.keys_sorted is True
@@ -151,14 +152,9 @@ def test_035_map_names_are_kept_and_compare_equal():
 
 
 def test_035_map_values():
-    odd = field(
-        "pairs", forge.STRUCT, field("same", forge.UTF8, nullable=False), field("same", forge.INT32), nullable=False
-    )
-    rows = batch(
-        2,
-        [(2, 0), (2, 0), (2, 0), (2, 1)],
-        [b"", i32(0, 2, 2), b"", b"", i32(0, 1, 2), b"ab", bits(1, 0), i32(5, 0)],
-    )
+    odd = entries("pairs", "same", "same", forge.UTF8)
+    buffers = [b"", i32(0, 2, 2), b"", b"", i32(0, 1, 2), b"ab", bits(1, 0), i32(5, 0)]
+    rows = batch(2, [(2, 0), (2, 0), (2, 0), (2, 1)], buffers)
     assert column(stream(schema(field("m", forge.MAP, odd)), rows)) == [[("a", 5), ("b", None)], []]
 
 
@@ -260,16 +256,18 @@ def test_040_entries_and_keys_of_maps_have_no_nulls(which, nulls, reached):
     assert len(read_stream(data, validate="none").batches[0].column("m").to_pylist()[0]) == reached
 
 
-def test_040_keys_of_an_unknown_null_count_and_no_bitmap_have_no_nulls():
-    """Case 67: -1 is counted, without a bitmap to 0. pyarrow refuses the bytes, and takes what we read."""
-    rows = read_stream(map_of_two(keys=(b"", -1))).batches[0]
-    assert rows.column("m").to_pylist() == [[(1, 3), (2, 4)]]
-    drive.export_to_pyarrow(rows)
-
-
-def test_040_values_of_maps_may_be_null():
-    data = map_of_two(values=(bits(0, 1), 1))
-    assert column(data) == [[(1, None), (2, 4)]]
+@pytest.mark.parametrize(
+    ("nulls", "pairs"),
+    [
+        # Case 67: -1 is counted, without a bitmap to 0. pyarrow refuses the bytes, and takes what we read.
+        ({"keys": (b"", -1)}, [(1, 3), (2, 4)]),
+        ({"values": (bits(0, 1), 1)}, [(1, None), (2, 4)]),
+    ],
+    ids=["keys of an unknown null count and no bitmap", "values may be null"],
+)
+def test_040_maps_without_null_keys_are_read(nulls, pairs):
+    data = map_of_two(**nulls)
+    assert column(data) == [pairs]
     drive.export_to_pyarrow(read_stream(data).batches[0])
 
 

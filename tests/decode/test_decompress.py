@@ -46,10 +46,14 @@ def packed(codec: int, data: bytes, claim: int | None = None) -> bytes:
     return i64(len(data) if claim is None else claim) + FRAMES[codec](data)
 
 
+def column(kind: Table, rows: int, *stored: bytes, codec: int) -> bytes:
+    """A stream of one column without nulls, whose buffers are stored as these."""
+    return stream(schema(field("x", kind)), batch(rows, [(rows, 0)], [b"", *stored], codec=codec))
+
+
 def column_of(frame: bytes, claim: int, codec: int = LZ4) -> bytes:
     """A stream of one column, whose numbers are stored as this frame."""
-    rows = claim // 8
-    return stream(schema(field("x", forge.INT64)), batch(rows, [(rows, 0)], [b"", i64(claim) + frame], codec=codec))
+    return column(forge.INT64, claim // 8, i64(claim) + frame, codec=codec)
 
 
 def numbers_in(frame: bytes, claim: int, codec: int = LZ4) -> list[int]:
@@ -173,26 +177,21 @@ def test_108_buffers_of_known_size_are_no_bombs():
     """A megabyte of zeros in 60 bytes is fine as text, and not as ten integers."""
     bomb = packed(ZSTD, bytes(1 << 20))
     with pytest.raises(LimitError, match=r"its 10 elements need 80"):
-        read(stream(schema(field("x", forge.INT64)), batch(10, [(10, 0)], [b"", bomb], codec=ZSTD)))
+        read(column(forge.INT64, 10, bomb, codec=ZSTD))
     with pytest.raises(LimitError, match=r"its 10 elements need 2\b"):
         read(stream(schema(field("x", forge.INT64)), batch(10, [(10, 1)], [bomb, bytes(0)], codec=ZSTD)))
     offsets = packed(ZSTD, i32(0, 1 << 20))
-    found = read(stream(schema(field("x", forge.UTF8)), batch(1, [(1, 0)], [b"", offsets, bomb], codec=ZSTD)))
+    found = read(column(forge.UTF8, 1, offsets, bomb, codec=ZSTD))
     assert found.column(0).to_pylist() == ["\0" * (1 << 20)]
     # Slack behind the values, as behind an untrimmed slice, is no bomb.
     slack = packed(ZSTD, np.random.default_rng(1).bytes(1 << 20))
-    assert read(stream(schema(field("x", forge.INT8)), batch(10, [(10, 0)], [b"", slack], codec=ZSTD))).num_rows == 10
+    assert read(column(forge.INT8, 10, slack, codec=ZSTD)).num_rows == 10
 
 
 def test_109_lz4_cannot_hold_more_than_255_times_its_size():
     frame = lz4.compress(b"x" * 100, store_size=False)
     with pytest.raises(FormatError, match="cannot hold more than 255 times"):
-        read(
-            stream(
-                schema(field("x", forge.UTF8)),
-                batch(1, [(1, 0)], [b"", i64(-1) + i32(0, 9), i64(300 * len(frame)) + frame], codec=LZ4),
-            )
-        )
+        read(column(forge.UTF8, 1, i64(-1) + i32(0, 9), i64(300 * len(frame)) + frame, codec=LZ4))
 
 
 @given(
@@ -212,11 +211,7 @@ def test_110_zstd_frames_follow_one_another_to_the_very_end(parts, sizes, checks
     claim = len(whole) + off
     if claim < 0:
         return
-    text = Table("Binary")
-    data = stream(
-        schema(field("x", text)),
-        batch(1, [(1, 0)], [b"", i64(-1) + i32(0, len(whole)), i64(claim) + spoiled], codec=ZSTD),
-    )
+    data = column(forge.BINARY, 1, i64(-1) + i32(0, len(whole)), i64(claim) + spoiled, codec=ZSTD)
     if spoiled == stored and not off:
         assert read(data).column(0).to_pylist() == [whole]
     else:
@@ -226,14 +221,12 @@ def test_110_zstd_frames_follow_one_another_to_the_very_end(parts, sizes, checks
 
 @both
 def test_decompressed_batches_let_go_of_their_source(codec):
-    data = bytearray(
-        stream(schema(field("x", forge.INT64)), batch(100, [(100, 0)], [b"", packed(codec, bytes(800))], codec=codec))
-    )
+    data = bytearray(column(forge.INT64, 100, packed(codec, bytes(800)), codec=codec))
     found = read(data)
     gc.collect()
     data.clear()  # a BufferError while anything points into it
     assert found.column(0).to_pylist() == [0] * 100
-    raw = bytearray(stream(schema(field("x", forge.INT64)), batch(1, [(1, 0)], [b"", i64(-1) + i64(5)], codec=codec)))
+    raw = bytearray(column(forge.INT64, 1, i64(-1) + i64(5), codec=codec))
     found = read(raw)
     with pytest.raises(BufferError):
         raw.clear()
@@ -250,10 +243,7 @@ def test_decompressed_buffers_are_aligned_to_64(codec):
 
 def test_large_blocks_are_used_again_and_never_while_somebody_looks_at_them():
     content = np.arange(1 << 18, dtype="<i8")
-    data = stream(
-        schema(field("x", forge.INT64)),
-        batch(1 << 18, [(1 << 18, 0)], [b"", packed(LZ4, content.tobytes())], codec=LZ4),
-    )
+    data = column(forge.INT64, 1 << 18, packed(LZ4, content.tobytes()), codec=LZ4)
     _core.release_unused()
     first = read(data)
     where = address(first.column(0).buffers()[1])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.memory import forget_peak, peak, resident
 
 import arrowipc as ipc
 from arrowipc.maps.file_maps import keep_resident
@@ -136,8 +137,6 @@ def test_values_stay_right_whatever_is_let_go_of(tmp_path, kind, rows):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["open", "dataset", "rows"])
 def test_a_scan_of_a_large_file_stays_below_its_bound(tmp_path, how):
-    from helpers.memory import forget_peak, peak, resident
-
     path = written(tmp_path / "x", 180, "file")  # 400 MB
     forget_peak()
     before = resident()

@@ -28,8 +28,7 @@ def file_of(*batches: Any, **options: Any) -> bytearray:
 
 
 def entry_of(source: Any) -> bytes | None:
-    with ipc.open_file(source) as reader:
-        return reader.metadata.get(STATISTICS_KEY)
+    return ipc.open_file(source).metadata.get(STATISTICS_KEY)
 
 
 def by_batch(source: Any) -> list[Any]:
@@ -39,13 +38,11 @@ def by_batch(source: Any) -> list[Any]:
 
 
 def told(source: Any, **options: Any) -> list[Any]:
-    with ipc.open_file(source) as reader:
-        return ipc.file_statistics(reader, **options)
+    return ipc.file_statistics(ipc.open_file(source), **options)
 
 
 def block_of(source: Any) -> bytes:
-    with ipc.open_file(source) as reader:
-        return struct.pack("<qi4xq", *reader.blocks[-1])
+    return struct.pack("<qi4xq", *ipc.open_file(source).blocks[-1])
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -150,13 +147,11 @@ def test_batches_are_chosen_by_number():
                     ipc.file_statistics(reader, columns=wrong)
 
 
-SEED = file_of({"x": [1, None], "t": ["a", "b"]}, {"x": [3, 4], "t": [None, "c"]})
-
-
 def schema_of(*names: str) -> ipc.Schema:
     return ipc.Schema([field(name, int64()) for name in names])
 
 
+SEED = file_of({"x": [1, None], "t": ["a", "b"]}, {"x": [3, 4], "t": [None, "c"]})
 SEED_SCHEMA = schema_of("x", "t")
 
 

@@ -16,6 +16,7 @@ from hypothesis import example, given, strategies as st
 import arrowipc as ipc
 from arrowipc import FormatError
 
+ITEM = field("item", forge.INT16)
 LARGE_BINARY, LARGE_LIST_VIEW = Table("LargeBinary"), Table("LargeListView")
 LENGTHS = st.integers(0, 70)  # past the longest vector, with every remainder
 
@@ -56,15 +57,20 @@ def first_bad_offset(offsets: Sequence[int], limit: int) -> int | None:
     return next((i for i, (a, b) in enumerate(itertools.pairwise([0, *offsets])) if not a <= b <= limit), None)
 
 
+def stream_of(kind: Table, rows: Table, *children: Table) -> bytes:
+    """A stream of one column."""
+    return stream(schema(field("x", kind, *children)), rows)
+
+
 def _variable(kind: Table) -> Callable[[bytes, int, int], bytes]:
-    return lambda offsets, n, size: stream(schema(field("s", kind)), batch(n, [(n, 0)], [b"", offsets, bytes(size)]))
+    return lambda offsets, n, size: stream_of(kind, batch(n, [(n, 0)], [b"", offsets, bytes(size)]))
 
 
 def _list(kind: Table) -> Callable[[bytes, int, int], bytes]:
-    return lambda offsets, n, size: stream(
-        schema(field("s", kind, field("item", forge.INT16))),
-        batch(n, [(n, 0), (size, 0)], [b"", offsets, b"", bytes(2 * size)]),
-    )
+    def make(offsets: bytes, n: int, size: int) -> bytes:
+        return stream_of(kind, batch(n, [(n, 0), (size, 0)], [b"", offsets, b"", bytes(2 * size)]), ITEM)
+
+    return make
 
 
 OFFSETS: dict[str, tuple[Callable[..., bytes], int, Callable[[bytes, int, int], bytes]]] = {
@@ -117,15 +123,11 @@ def strings(kind: Table, values: Sequence[bytes | None], hidden: bytes = b"") ->
     nulls = values.count(None)
     valid = bits(*[value is not None for value in values]) if nulls else b""
     offsets = (i32 if kind is forge.UTF8 else i64)(*ends)
-    rows = batch(len(values), [(len(values), nulls)], [valid, offsets, b"".join(stored)])
-    return stream(schema(field("s", kind)), rows)
+    return stream_of(kind, batch(len(values), [(len(values), nulls)], [valid, offsets, b"".join(stored)]))
 
 
 @pytest.mark.parametrize("kind", [forge.UTF8, forge.LARGE_UTF8], ids=["utf8", "large utf8"])
-@given(
-    values=st.lists(st.one_of(pieces, st.none()), max_size=20),
-    hidden=st.sampled_from([b"", b"\xff", b"\xa9x"]),
-)
+@given(values=st.lists(st.one_of(pieces, st.none()), max_size=20), hidden=st.sampled_from([b"", b"\xff", b"\xa9x"]))
 @example(values=["é".encode()[:1], "é".encode()[1:]], hidden=b"")
 @example(values=["é".encode()[:1], b"", "é".encode()[1:]], hidden=b"")
 @example(values=["漢".encode(), b"", b""], hidden=b"")
@@ -204,8 +206,7 @@ def view_column(
     views: bytes, n: int, *buffers: bytes, kind: Table = forge.UTF8_VIEW, nulls: Sequence[int] = ()
 ) -> bytes:
     valid = bits(*[i not in nulls for i in range(n)]) if nulls else b""
-    rows = batch(n, [(n, len(nulls))], [valid, views, *buffers], variadic=[len(buffers)])
-    return stream(schema(field("v", kind)), rows)
+    return stream_of(kind, batch(n, [(n, len(nulls))], [valid, views, *buffers], variadic=[len(buffers)]))
 
 
 TEXTS = ["plain text, long enough for a buffer", "漢字仮名交じり文 and then some", "é" * 30]
@@ -235,19 +236,15 @@ def test_080_view_text_is_utf8_view_by_view(cuts, spoil):
     holds(True, view_column(packed, len(cuts), *buffers, nulls=wrong))
 
 
-def raw_view(size: int, index: int, offset: int, prefix: bytes = b"0123") -> bytes:
-    return struct.pack("<i4sii", size, prefix, index, offset)
-
-
 def test_080_many_views_of_one_buffer_stay_linear():
     """80 GB of text by repetition, in a stream of 4 MiB: each buffer is looked at once."""
     text = "é".encode() * (2 << 20)
-    views = raw_view(len(text), 0, 0, text[:4]) * 20_000
+    views = view(text) * 20_000
     holds(True, view_column(views, 20_000, text))
-    holds(False, view_column(views + raw_view(20, 0, 1, text[1:5]), 20_001, text), "value 20000")
+    holds(False, view_column(views + view(text[1:21], 0, 1), 20_001, text), "value 20000")
     # A buffer that is not text as a whole is read view by view, and not for ever.
     holds(False, view_column(views, 20_000, text + b"\xff"), "views share more text")
-    short = raw_view(40, 0, 0, text[:4]) * 200_000
+    short = view(text[:40]) * 200_000
     holds(True, view_column(short, 200_000, text[:64] + b"\xff"))
 
 
@@ -266,17 +263,13 @@ def test_082_list_views_lie_in_the_child(wide, n, length, data):
         [valid if nulls else b"", pack(*offsets), pack(*sizes), b"", bytes(2 * length)],
     )
     # Null lists must lie in the child too (Columnar format, "ListView Layout").
-    holds(
-        not bad,
-        stream(schema(field("l", kind, field("item", forge.INT16))), rows),
-        f"list {bad[0]}:" if bad else "",
-    )
+    holds(not bad, stream_of(kind, rows, ITEM), f"list {bad[0]}:" if bad else "")
 
 
 def test_082_an_offset_and_a_size_that_overflow_together_are_outside():
     most = 2**63 - 1
     rows = batch(1, [(1, 0), (0, 0)], [b"", i64(most), i64(most), b"", b""])
-    holds(False, stream(schema(field("l", LARGE_LIST_VIEW, field("item", forge.INT16))), rows), "list 0:")
+    holds(False, stream_of(LARGE_LIST_VIEW, rows, ITEM), "list 0:")
 
 
 # Unions.
@@ -290,7 +283,7 @@ def union(mode: int, codes: Sequence[int], offsets: Sequence[int], lengths: Sequ
     placed = [i32(*offsets)] if mode else []
     below = [part for n in lengths for part in (b"", bytes(2 * n))]
     nodes = [(len(codes), 0), *((n, 0) for n in lengths)]
-    return stream(schema(field("u", kind, *children)), batch(len(codes), nodes, [i8(*codes), *placed, *below]))
+    return stream_of(kind, batch(len(codes), nodes, [i8(*codes), *placed, *below]), *children)
 
 
 @given(codes=st.lists(st.sampled_from(TYPE_CODES), max_size=70), change=changes(8))
@@ -328,8 +321,8 @@ def test_085_run_ends_rise_and_cover(width, steps, data):
     rising = all(b > a for a, b in zip([0, *ends], ends, strict=False))
     good = rising and (ends[-1] if ends else 0) >= length
     rows = batch(length, [(length, 0), (len(ends), 0), (len(ends), 0)], [b"", pack(*ends), b"", bytes(2 * len(ends))])
-    kind = field("r", forge.REE, field("run_ends", int_(width), nullable=False), field("values", forge.INT16))
-    holds(good, stream(schema(kind), rows), "run end")
+    below = field("run_ends", int_(width), nullable=False), field("values", forge.INT16)
+    holds(good, stream_of(forge.REE, rows, *below), "run end")
 
 
 # Dictionary indices.
@@ -388,11 +381,11 @@ STEPS = {32: (1, 9), 64: (10, 18), 128: (19, 38), 256: (39, 76)}
 @pytest.mark.parametrize("width", STEPS)
 def test_strict_decimals_fit_their_precision(width):
     for precision in (1, *STEPS[width]):
-        kind = schema(field("x", Table("Decimal", precision=precision, scale=0, bitWidth=width)))
+        kind = Table("Decimal", precision=precision, scale=0, bitWidth=width)
 
         def column(*values: int, valid: bytes = b"", nulls: int = 0, kind: Table = kind) -> bytes:
             data = b"".join(value.to_bytes(width // 8, "little", signed=True) for value in values)
-            return stream(kind, batch(len(values), [(len(values), nulls)], [valid, data]))
+            return stream_of(kind, batch(len(values), [(len(values), nulls)], [valid, data]))
 
         most = 10**precision - 1
         holds(True, column(0, most, -most, -1, 1), validate="strict")
@@ -404,11 +397,11 @@ def test_strict_decimals_fit_their_precision(width):
 
 @pytest.mark.parametrize(("unit", "width"), [(0, 32), (1, 32), (2, 64), (3, 64)])
 def test_strict_times_lie_in_a_day(unit, width):
-    kind, day = schema(field("t", Table("Time", unit=unit, bitWidth=width))), 86_400 * 1000**unit
+    kind, day = Table("Time", unit=unit, bitWidth=width), 86_400 * 1000**unit
     pack = i32 if width == 32 else i64
 
     def column(*values: int) -> bytes:
-        return stream(kind, batch(len(values), [(len(values), 0)], [b"", pack(*values)]))
+        return stream_of(kind, batch(len(values), [(len(values), 0)], [b"", pack(*values)]))
 
     holds(True, column(0, day - 1), validate="strict")
     for wrong in (day, -1, -(1 << width - 1)):
@@ -421,20 +414,16 @@ def test_strict_null_count_is_exact(valid, claim):
     n, nulls = len(valid), valid.count(False)
     claim = min(claim, n)
     rows = batch(n, [(n, claim)], [bits(*valid), bytes(4 * n)])
-    holds(True, stream(schema(field("x", forge.INT32)), rows))
+    holds(True, stream_of(forge.INT32, rows))
     # Zero means that the bitmap is not looked at.
-    holds(claim in (0, nulls), stream(schema(field("x", forge.INT32)), rows), "null_count", validate="strict")
+    holds(claim in (0, nulls), stream_of(forge.INT32, rows), "null_count", validate="strict")
 
 
 def test_strict_nulls_of_required_fields():
     required = field("x", forge.INT32, nullable=False)
-    holds(
-        False,
-        stream(schema(required), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)])),
-        "not nullable",
-        validate="strict",
-    )
-    holds(True, stream(schema(required), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)])))
+    data = stream(schema(required), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)]))
+    holds(False, data, "not nullable", validate="strict")
+    holds(True, data)
     # What a null struct covers is nobody's null.
     for above, good in ((bits(1, 0), True), (bits(0, 1), False)):
         rows = batch(2, [(2, 1), (2, 1)], [above, bits(1, 0), i32(1, 2)])
@@ -449,7 +438,7 @@ def test_none_proves_structure_only():
     for data in (
         OFFSETS["utf8"][2](i32(0, 9), 1, 2),
         strings(forge.UTF8, [b"\xff"]),
-        view_column(raw_view(-1, 0, 0), 1),
+        view_column(view(b"", length=-1), 1),
         union(1, [9], [0], [1, 1, 1]),
     ):
         holds(True, data, validate="none")

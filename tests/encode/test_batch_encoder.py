@@ -1,6 +1,7 @@
 """The bytes between the bodies: prefixes, end markers, magic, footers, metadata; and single messages."""
 
 import struct
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -10,35 +11,30 @@ from helpers.arrays import batch_of, ipc_bytes
 import arrowipc as ipc
 from arrowipc import UsageError
 
-CONTINUATION, EOS, OLD_EOS = b"\xff\xff\xff\xff", b"\xff\xff\xff\xff" + bytes(4), bytes(4)
+BOTH_ENDS = {"modern": (forge.CONTINUATION, forge.EOS), "legacy": (b"", forge.LEGACY_EOS)}
 PAIRS = ((b"k", b"1"), (b"k", b"2"), (b"\xff\0", b""), (b"", b"\x80"))
 
 
 # -- framing -------------------------------------------------------------------------------------------------
 
 
-def test_a_modern_stream_has_markers_sizes_that_are_multiples_of_8_and_an_end():
-    data = ipc_bytes([batch_of(1, 2), batch_of(3)])
-    assert data[:4] == CONTINUATION
-    assert data[-8:] == EOS
-    parts = forge.split(data)
-    assert len(parts) == 3
-    assert b"".join(parts) + EOS == data
-    for part in parts:
-        assert (8 + struct.unpack_from("<i", part, 4)[0]) % 8 == 0
-        assert forge.read(part, "version") == forge.V5
-
-
-def test_a_legacy_stream_has_bare_sizes_and_an_end_of_4_bytes():
-    data = ipc_bytes(batch_of(1, 2), legacy=True)
-    size = struct.unpack_from("<i", data)[0]
-    assert 0 < size < 1000
-    assert (4 + size) % 8 == 0
-    assert data[-4:] == OLD_EOS
-    reader = ipc.MessageReader(data)
-    assert [message.kind for message in reader] == ["Schema", "RecordBatch"]
-    assert reader.bytes_consumed == len(data)
-    assert pa.ipc.open_stream(data).read_all().to_pydict() == {"x": [1, 2]}
+@pytest.mark.parametrize("framing", BOTH_ENDS)
+def test_a_stream_has_sizes_that_are_multiples_of_8_and_an_end(framing):
+    """A modern one has a marker before each size; a legacy one has bare sizes and an end of 4 bytes."""
+    data = ipc_bytes([batch_of(1, 2), batch_of(3)], legacy=framing == "legacy")
+    marker, end = BOTH_ENDS[framing]
+    reader, at, kinds = ipc.MessageReader(data), 0, []
+    for message in reader:
+        size = struct.unpack_from("<i", data, at + len(marker))[0]
+        assert data.startswith(marker, at)
+        assert (len(marker) + 4 + size) % 8 == 0
+        assert len(marker) + 4 + size + message.body_length == reader.bytes_consumed - at
+        assert forge.read(data[at:], "version") == forge.V5
+        at = reader.bytes_consumed
+        kinds.append(message.kind)
+    assert kinds == ["Schema", "RecordBatch", "RecordBatch"]
+    assert data[at:] == end
+    assert pa.ipc.open_stream(data).read_all().to_pydict() == {"x": [1, 2, 3]}
 
 
 @pytest.mark.parametrize("version", ["V4", "V5"])
@@ -53,22 +49,17 @@ def test_a_file_is_magic_stream_footer_size_and_magic(alignment, legacy, version
     size = struct.unpack_from("<i", data, len(data) - 10)[0]
     start = len(data) - 10 - size
     assert start % 8 == 0
-    assert data[start - 8 : start] == (bytes(8) if legacy else EOS)
-    footer = data[start:-10]
-    assert forge.read(footer, "version", root="Footer") == (3 if version == "V4" else 4)
-    blocks = [
-        tuple(
-            forge.read(footer, f"recordBatches[{i}].{part}", root="Footer")
-            for part in ("offset", "metaDataLength", "bodyLength")
-        )
-        for i in range(forge.read(footer, "recordBatches.#", root="Footer"))
-    ]
-    assert len(blocks) == 2
-    for offset, head, body in blocks:
+    assert data[start - 8 : start] == (bytes(8) if legacy else forge.EOS)
+    footer = partial(forge.read, data[start:-10], root="Footer")
+    assert footer("version") == (3 if version == "V4" else 4)
+    assert footer("recordBatches.#") == 2
+    for i in range(2):
+        names = ("offset", "metaDataLength", "bodyLength")
+        offset, head, body = (footer(f"recordBatches[{i}].{name}") for name in names)
         assert offset % 8 == head % 8 == 0
         assert (offset + head) % alignment == body % alignment == 0
         part = data[offset : offset + head + body]
-        assert part.startswith(CONTINUATION) is not legacy
+        assert part.startswith(forge.CONTINUATION) is not legacy
         assert forge.read(part, "bodyLength") == body
         assert forge.read(part, "version") == (3 if version == "V4" else 4)
     # What lies between is a stream that stands for itself.

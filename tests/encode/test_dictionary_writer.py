@@ -31,10 +31,6 @@ def words(indices: Sequence[int | None], values: Iterable[str | None]) -> ipc.Re
     return batch_of_columns(column(indices, values))
 
 
-def indices(found: ipc.RecordBatch) -> list[int | None]:
-    return pa.array(found.column(0)).indices.to_pylist()
-
-
 @pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64(), pa.list_(pa.float64())], ids=str)
 @pytest.mark.parametrize("unify", [False, True])
 def test_100_nan_equals_nan_and_minus_zero_is_no_zero(kind, unify):
@@ -74,17 +70,13 @@ def test_099_inner_before_outer_and_deltas_of_both():
 
 def test_099_an_outer_dictionary_that_a_batch_lacks_goes_empty_when_its_inner_one_is_replaced():
     word = field("item", UTF8, dictionary=encoding(1, INT8))
-    root = forge.schema(
-        field("o", forge.LIST, word, dictionary=encoding(0, INT8)),
-        field("w", UTF8, dictionary=encoding(1, INT8)),
-    )
-
+    outer = field("o", forge.LIST, word, dictionary=encoding(0, INT8))
+    root = forge.schema(outer, field("w", UTF8, dictionary=encoding(1, INT8)))
     one_list = forge.batch(1, [(1, 0), (2, 0)], [b"", i32(0, 2), b"", i8(0, 1)])
     rows = forge.batch(1, [(1, 0), (1, 0)], [b"", i8(0), b"", i8(1)])
     absent = forge.batch(1, [(1, 1), (1, 0)], [b"\0", i8(0), b"", i8(0)])
-    (first,) = ipc.open_stream(
-        stream(root, forge.dictionary(1, forge.texts("a", "b")), forge.dictionary(0, one_list), rows)
-    )
+    both = forge.dictionary(1, forge.texts("a", "b")), forge.dictionary(0, one_list)
+    (first,) = ipc.open_stream(stream(root, *both, rows))
     (second,) = ipc.open_stream(stream(root, forge.dictionary(1, forge.texts("z")), absent))
     out = Out(first.schema)
     assert out.write(first) == [(1, False, 2), (0, False, 1)]
@@ -155,7 +147,7 @@ def test_103_an_index_that_does_not_fit_its_type_changes_nothing(kind, most):
             assert out.close() == [(0, False, most + 1)]
             found = ipc.open_file(out.sink)[-1]
         assert found.column(0).to_pylist() == [2000]
-        assert indices(found) == [most - 1]
+        assert pa.array(found.column(0)).indices.to_pylist() == [most - 1]
 
 
 @pytest.mark.parametrize("index", [-1, 2, 3, 127, -128])

@@ -11,8 +11,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -275,6 +275,17 @@ def test_a_pipe_that_does_not_block_is_refused_when_it_is_full(buffering, big):
         file.close()
 
 
+@contextmanager
+def alarms(handler: Callable[..., Any], first: float, every: float = 0) -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, first, every)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_signals_during_a_blocked_write_are_handled_and_the_write_goes_on(big):
     source, target = os.pipe()
     seen, hits = [], []
@@ -284,38 +295,25 @@ def test_signals_during_a_blocked_write_are_handled_and_the_write_goes_on(big):
             seen.append(part)
             time.sleep(0.0005)
 
-    before = signal.signal(signal.SIGALRM, lambda *_: hits.append(1))
-    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
     thread = threading.Thread(target=read)
     thread.start()
-    try:
-        with open(target, "wb", buffering=0) as sink:
-            write_to(sink, big, big)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        thread.join()
-        signal.signal(signal.SIGALRM, before)
-        os.close(source)
+    with alarms(lambda *_: hits.append(1), 0.002, 0.002), open(target, "wb", buffering=0) as sink:
+        write_to(sink, big, big)
+    thread.join()
+    os.close(source)
     assert hits
     assert b"".join(seen) == reference(big, big)
 
 
 def test_a_signal_handler_that_raises_ends_a_blocked_write(big):
     source, target = os.pipe()
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    writer = None
-    try:
-        with open(target, "wb", buffering=0) as sink:
-            writer = ipc.new_stream(sink, big.schema)
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            with pytest.raises(KeyboardInterrupt):
-                writer.write(big)
-            with pytest.raises(UsageError, match="an error ended it: KeyboardInterrupt"):
-                writer.write(small())
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        os.close(source)
+    with open(target, "wb", buffering=0) as sink:
+        writer = ipc.new_stream(sink, big.schema)
+        with alarms(signal.default_int_handler, 0.05), pytest.raises(KeyboardInterrupt):
+            writer.write(big)
+        with pytest.raises(UsageError, match="an error ended it: KeyboardInterrupt"):
+            writer.write(small())
+    os.close(source)
 
 
 @pytest.mark.parametrize("columns", [300, 3000])

@@ -23,11 +23,6 @@ def payload(*batches: pa.RecordBatch, **columns: Any) -> bytes:
     return pyarrow_bytes(list(batches) or [batch(**columns)])
 
 
-def bare(part: pa.RecordBatch) -> bytes:
-    """The RecordBatch message of a batch without dictionaries."""
-    return part.serialize().to_pybytes()
-
-
 ONE = payload(x=[1, 2])
 TWO = payload(batch(x=[3]), batch(x=[None, 5]))
 
@@ -39,7 +34,8 @@ def decode(*cells: Any, **options: Any) -> dict[str, list[Any]]:
 
 def test_bare_messages_need_a_schema_and_may_follow_each_other():
     part = batch(x=[1, 2])
-    cells = [bare(part), bare(part) * 3, b"", ONE, bare(part) + forge.EOS]
+    bare = part.serialize().to_pybytes()
+    cells = [bare, bare * 3, b"", ONE, bare + forge.EOS]
     assert decode(*cells, schema=part.schema) == {"x": [1, 2] * 6}
     with pytest.raises(ipc.FormatError, match=r"cell 0: message 1 \(RecordBatch\): a stream begins with a Schema"):
         decode(cells[0])
@@ -273,13 +269,10 @@ def test_an_output_that_is_full_raises_or_stops_but_never_skips():
     assert (decoded.next, decoded.batch.num_rows) == (1, 20_000)
 
 
-def rows_of_nothing(rows: int) -> bytes:
-    return forge.stream(forge.schema(forge.field("n", forge.Table("Null"))), forge.batch(rows, [(rows, rows)], []))
-
-
 def test_tiny_payloads_that_claim_many_rows_make_no_large_columns():
-    bomb = rows_of_nothing(2**31 - 1)
-    assert ipc.decode_payloads([bomb]).batch.num_rows == 2**31 - 1
+    most = 2**31 - 1
+    bomb = forge.stream(forge.schema(forge.field("n", forge.NULL)), forge.batch(most, [(most, most)], []))
+    assert ipc.decode_payloads([bomb]).batch.num_rows == most
     with pytest.raises(ipc.LimitError, match=r"cell 0: .*parent indices"):
         ipc.decode_payloads([bomb], parent_index=True)
     schema = ipc.Schema([field("n", null()), field("x", int64())])
