@@ -1,9 +1,12 @@
-"""Batches that can be told apart by their rows, and damage to the bytes that hold them."""
+"""Batches that can be told apart by their rows, words with a dictionary, and damage to the bytes that hold them."""
 
 import pyarrow as pa
-from helpers import arrays
+from helpers import arrays, forge
 
 import arrowipc as ipc
+
+#: The schema of one column of words, with a dictionary.
+CODED = forge.schema(forge.field("w", forge.UTF8, dictionary=forge.encoding(0, forge.INT8)))
 
 
 def numbered(number: int, rows: int) -> ipc.RecordBatch:

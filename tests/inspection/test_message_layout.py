@@ -11,15 +11,10 @@ from arrowipc.derived.dictionary_encode import dictionary_decode, dictionary_enc
 from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
 from arrowipc.types import Dictionary, field, float64, int8, int32, list_, run_end_encoded, struct, utf8, utf8_view
 
-CASES = golden.cases()
 WORDS = ["a", None, "b", "a", "a text of more than twelve bytes", None]
 
 
-def ids(case):
-    return f"{case.parent.name}-{case.name}"
-
-
-@pytest.mark.parametrize("case", CASES, ids=ids)
+@pytest.mark.parametrize("case", golden.cases(), ids=golden.name_of)
 def test_nodes_and_buffers_of_golden_messages_are_dealt_out_without_rest(case, arrow_data):
     for form in (".stream", ".arrow_file"):
         source = case.with_name(case.name + form)

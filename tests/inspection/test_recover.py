@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from helpers import drive, forge, golden, optional
 from helpers.arrays import ipc_bytes, pyarrow_bytes
-from helpers.forge import batch, dictionary, encoding, field, i8, i32, message, schema
-from inspection.numbered import numbered, smash
+from helpers.forge import batch, dictionary, i8
+from inspection.numbered import CODED, numbered, smash
 
 import arrowipc as ipc
 from arrowipc import recover
@@ -125,15 +125,10 @@ def test_a_whole_footer_leads_past_the_damage(number: int) -> None:
     assert stream.report.offset == BLOCKS[number][0] - 8
 
 
-def dictionary_file() -> tuple[bytes, list[list[str]]]:
-    """A file with a dictionary and two deltas, the values of its batches."""
+def test_a_lost_delta_never_shifts_the_later_ones() -> None:
     values = [["a", "b"], ["a", "b", "c"], ["a", "b", "c", "d"]]
     batches = [pa.record_batch({"word": pa.array(words).dictionary_encode()}) for words in values]
-    return pyarrow_bytes(batches, "file", emit_dictionary_deltas=True), values
-
-
-def test_a_lost_delta_never_shifts_the_later_ones() -> None:
-    data, values = dictionary_file()
+    data = pyarrow_bytes(batches, "file", emit_dictionary_deltas=True)
     assert [batch["word"].to_pylist() for batch in recover(data)] == values
     decoder = ipc.open_file(data).decoder
     offset, head, _ = decoder.block(1, dictionary=True)
@@ -309,12 +304,9 @@ MANY_STREAM = ipc_bytes(MANY, "stream")
 
 def torn(kind: str, **options: Any) -> bytes:
     """Without its end and without most of the last batch, and with the second one smashed."""
-    data = bytearray(ipc_bytes(MANY, kind, **options))
-    shift = 0 if kind == "file" else 8
     blocks = ipc.open_file(ipc_bytes(MANY, "file", **options)).blocks
-    start = blocks[1][0] - shift
-    data[start + 8 : start + 40] = b"\xaa" * 32
-    return bytes(data[: blocks[4][0] - shift + 50])
+    second, last = (blocks[number][0] - SHIFT[kind] for number in (1, 4))
+    return smash(ipc_bytes(MANY, kind, **options), second + 8, second + 40)[: last + 50]
 
 
 def numbers(source: Any) -> list[int]:
@@ -379,8 +371,7 @@ def test_metadata_of_file_schema_and_batches_stays() -> None:
     sink = ipc_bytes(MANY, "file", shape, metadata={"made by": "hand"})
     for data in (sink, sink[:-20]):
         for resync in (False, True):
-            target = bytearray()
-            recover(data, into=target, resync=resync)
+            recover(data, into=(target := bytearray()), resync=resync)
             with ipc.open_file(target) as reader:
                 assert reader.metadata.pairs == ((b"made by", b"hand"),)
                 assert reader.schema.equals(ipc.open_file(sink).schema, check_metadata=True)
@@ -442,29 +433,24 @@ def test_nothing_appears_when_there_is_nothing_or_something_fails(tmp_path: Path
 @pytest.mark.parametrize("format", ["file", "stream"])
 def test_dictionaries_that_were_replaced(format: str) -> None:
     """A stream may do that, a file may not."""
-    words = [dictionary(0, batch(2, [(2, 0)], [b"", i32(0, 1, 2), text])) for text in (b"ab", b"cd")]
+    words = [dictionary(0, forge.texts(*text)) for text in ("ab", "cd")]
     rows = batch(3, [(3, 0)], [b"", i8(0, 1, 1)])
-    root = schema(field("w", forge.UTF8, dictionary=encoding(0, forge.INT8)))
-    data = b"".join([*map(message, (root, words[0], rows, words[1], rows))]) + b"torn"
+    data = forge.stream(CODED, words[0], rows, words[1], rows, eos=b"torn")
     for resync in (False, True):
-        sink = bytearray()
-        report = recover(data, into=sink, format=format, resync=resync)
+        report = recover(data, into=(sink := bytearray()), format=format, resync=resync)
         assert report.num_batches == 2
         assert ipc.open(sink).read_all().to_pydict() == {"w": list("abbcdd")}
         assert ipc.validate(sink).ok
 
 
 def test_dictionaries_that_grew() -> None:
-    sink = bytearray()
-    root = schema(field("w", forge.UTF8, dictionary=encoding(0, forge.INT8)))
     more = dictionary(0, forge.texts("c"), isDelta=True)
     first = dictionary(0, forge.texts("a", "b"))
     rows = [batch(2, [(2, 0)], [b"", i8(0, i)]) for i in (1, 2)]
-    whole = forge.file(root, first, rows[0], more, rows[1])
+    whole = forge.file(CODED, first, rows[0], more, rows[1])
     for data in (whole, whole[:-5]):
         for resync in (False, True):
-            sink.clear()
-            recover(data, into=sink, resync=resync)
+            recover(data, into=(sink := bytearray()), resync=resync)
             assert ipc.open_file(sink).read_all().to_pydict() == {"w": list("abac")}
             assert pa.ipc.open_file(bytes(sink)).read_all()["w"].to_pylist() == list("abac")
 
@@ -491,14 +477,13 @@ def test_checksums_prove_what_is_behind_damage(kind: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
 def test_a_report_says_where_resync_goes_on(kind: str) -> None:
-    data = bytearray(DATA[kind][: ends(kind)[-1]])
-    smashed = ends(kind)[0]
-    data[smashed + 8 : smashed + 16] = b"\xff" * 8
-    with recover(bytes(data)) as reader:
+    second, third, fourth, end = ends(kind)
+    data = smash(DATA[kind][:end], second + 8, second + 16, b"\xff")
+    with recover(data) as reader:
         assert same(list(reader), [0])
         report = reader.report
-    assert report.more_at == ends(kind)[1]
+    assert report.more_at == third
     assert str(report).endswith(f"; a message begins at byte {report.more_at:,}: resync=True goes on there")
-    found = recover(bytes(data), into=bytearray(), resync=True)
+    found = recover(data, into=bytearray(), resync=True)
     assert (found.num_batches, found.more_at) == (BATCHES - 1, None)
-    assert recover(DATA[kind][: ends(kind)[2] + 20], into=bytearray()).more_at is None
+    assert recover(DATA[kind][: fourth + 20], into=bytearray()).more_at is None

@@ -16,7 +16,7 @@ from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.forge import batch, field, i32, i64, message, schema, stream
 from helpers.mutate import overwritten
 from helpers.processes import rounds
-from inspection.numbered import numbered, smash
+from inspection.numbered import CODED, numbered, smash
 
 import arrowipc as ipc
 from arrowipc import recover, validate
@@ -45,7 +45,7 @@ def test_what_we_write_is_valid(kind: str, options: dict[str, Any]) -> None:
         report.raise_if_invalid()
 
 
-@pytest.mark.parametrize("case", golden.cases(), ids=lambda case: f"{case.parent.name}/{case.name}")
+@pytest.mark.parametrize("case", golden.cases(), ids=golden.name_of)
 def test_official_files_are_valid(case: Any) -> None:
     data = golden.load(case)
     for path in (data.stream, data.file):
@@ -97,11 +97,12 @@ def test_levels() -> None:
         validate(lie, level="none")
 
 
-CODED = schema(field("w", forge.UTF8, dictionary=forge.encoding(0, forge.INT8)))
-LETTERS = forge.texts("a")
 FOOTERS = {
     "a DictionaryBatch message that the footer does not list": lambda: forge.file(
-        CODED, forge.dictionary(0, LETTERS), batch(1, [(1, 1)], [b"\0", forge.i8(0)]), dictionary_blocks=lambda _: []
+        CODED,
+        forge.dictionary(0, forge.texts("a")),
+        batch(1, [(1, 1)], [b"\0", forge.i8(0)]),
+        dictionary_blocks=lambda _: [],
     ),
     "does not lie in bytes": lambda: forge.file(ONE, ROW, blocks=lambda b: [(1 << 40, *b[0][1:])]),
     "multiples of 8": lambda: forge.file(ONE, ROW, blocks=lambda b: [(b[0][0] + 1, *b[0][1:])]),
@@ -367,7 +368,7 @@ def test_what_stands_behind_a_stream() -> None:
 
 def test_a_dictionary_that_is_missing_is_told_with_the_batches_that_need_it() -> None:
     coded = schema(field("w", forge.UTF8, dictionary=forge.encoding(0, forge.INT8)), field("x", forge.INT64))
-    words = forge.dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 99), b"a"]))
+    words = forge.dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 99), b"a"]))  # a text that ends outside
     rows = batch(1, [(1, 0)] * 2, [b"", forge.i8(0), b"", i64(7)])
     report = validate(forge.file(coded, words, rows, rows))
     assert (report.num_batches, report.bad_batches) == (0, 2)

@@ -25,13 +25,9 @@ SCHEMA = ipc.Schema(
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stream of 20 batches."""
     path = tmp_path_factory.mktemp("loaders") / "rows.arrow"
+    rows = [{"id": i, "x": i / 2, "text": str(i), "tokens": [i, i + 1, i + 2]} for i in range(ROWS)]
     with ipc.new_stream(path, SCHEMA) as writer:
-        for start in range(0, ROWS, 10):
-            rows = range(start, start + 10)
-            tokens = [[i, i + 1, i + 2] for i in rows]
-            writer.write(
-                {"id": list(rows), "x": [i / 2 for i in rows], "text": [str(i) for i in rows], "tokens": tokens}
-            )
+        writer.write_table(ipc.Table.from_pylist(rows, SCHEMA), 10)
     return path
 
 

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pickle
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,9 @@ def rows_of(start: int, count: int) -> dict[str, list[Any]]:
 
 def write(path: Path, lengths: list[int], start: int = 0, **options: Any) -> Path:
     """Write a file, or a stream where the name says so, of batches of these lengths."""
-    begin = ipc.new_stream if path.suffix == ".arrows" else ipc.new_file
-    if begin is ipc.new_file:
-        options["unify_dictionaries"] = True
-    with begin(path, SCHEMA, durable=False, **options) as writer:
-        for length in lengths:
-            writer.write(rows_of(start, length))
-            start += length
+    starts = itertools.accumulate(lengths[:-1], initial=start)
+    batches = map(rows_of, starts, lengths)
+    ipc.write(batches, path, SCHEMA, unify_dictionaries=path.suffix == ".arrow", **options)
     return path
 
 
@@ -143,8 +140,7 @@ def test_nested_lists_have_an_axis_for_each_depth(tmp_path):
     rows = [[[10 * i + 2 * k, 10 * i + 2 * k + 1] for k in range(3)] for i in range(5)]
     values = dict.fromkeys(types, rows) | {"ragged": [each[: i % 3] for i, each in enumerate(rows)]}
     schema = ipc.Schema([field(name, type_) for name, type_ in types.items()])
-    with ipc.new_file(tmp_path / "x.arrow", schema) as writer:
-        writer.write(values)
+    ipc.write(values, tmp_path / "x.arrow", schema)
     batch = ipc.RowDataset(tmp_path / "x.arrow", format="numpy")[[3, 1, 4]]
     for name in ("lists", "fixed", "mixed"):
         assert batch[name].tolist() == [rows[i] for i in (3, 1, 4)]
@@ -164,11 +160,8 @@ def test_a_transform_takes_the_place_of_what_it_is_given(parts, form):
 
 
 def test_extension_types_are_values_when_asked_for(tmp_path):
-    import uuid
-
     schema = ipc.Schema([field("id", ipc.types.FixedSizeBinary(16), metadata={"ARROW:extension:name": "arrow.uuid"})])
-    with ipc.new_file(tmp_path / "a.arrow", schema) as writer:
-        writer.write({"id": [bytes(16)] * 2})
+    ipc.write({"id": [bytes(16)] * 2}, tmp_path / "a.arrow", schema)
     dataset = ipc.RowDataset(tmp_path / "a.arrow", extensions=True)
     nil = {"id": uuid.UUID(int=0)}
     assert (dataset[1], dataset[[0, 1]]) == (nil, [nil, nil])
@@ -223,10 +216,6 @@ def test_no_rows_are_a_data_set_too(tmp_path):
 # -- passes that go on later ---------------------------------------------------------------------------------
 
 
-def passes(rows: Any, **options: Any) -> ipc.RowStream:
-    return ipc.RowStream(rows, **options)
-
-
 def values(found: Any) -> list[list[int]]:
     return [np.atleast_1d(batch["x"]).tolist() for batch in found]
 
@@ -240,17 +229,17 @@ def test_a_pass_has_every_row_once_and_goes_on_where_it_stopped(tmp_path: Path, 
         ipc.write(batches, tmp_path / f"{name}.arrow", compression=compression)
     options = {"shuffle": shuffle, "seed": 7, "format": "numpy"}
     for size in (1, 7, 64, 1000, None):
-        stream = passes(tmp_path, batch_size=size, **options)
+        stream = ipc.RowStream(tmp_path, batch_size=size, **options)
         first = values(stream)
         assert sorted(itertools.chain(*first)) == list(range(230))
         assert ([*itertools.chain(*first)] == list(range(230))) == (shuffle == 0)
         second = values(stream)
         assert (first == second) == (shuffle == 0)
         for stop in {0, 1, len(first) // 2, len(first)}:
-            stream = passes(tmp_path, batch_size=size, **options)
+            stream = ipc.RowStream(tmp_path, batch_size=size, **options)
             assert values(itertools.islice(stream, stop)) == first[:stop]
             state = json.loads(json.dumps(stream.state_dict()))
-            again = passes(tmp_path, batch_size=size, **options)
+            again = ipc.RowStream(tmp_path, batch_size=size, **options)
             again.load_state_dict(state)
             assert values(again) == first[stop:]
             assert values(again) == second
@@ -259,7 +248,7 @@ def test_a_pass_has_every_row_once_and_goes_on_where_it_stopped(tmp_path: Path, 
 def test_shares_have_all_rows_together(tmp_path: Path) -> None:
     ipc.write([{"x": [i] * (i + 1)} for i in range(10)], path := tmp_path / "x.arrow")
     for shuffle in (0, 5):
-        parts = [passes(path, shuffle=shuffle, rank=rank, world_size=3) for rank in range(3)]
+        parts = [ipc.RowStream(path, shuffle=shuffle, rank=rank, world_size=3) for rank in range(3)]
         found = [sorted(sample["x"] for sample in part) for part in parts]
         assert sorted(itertools.chain(*found)) == sorted(i for i in range(10) for _ in range(i + 1))
         assert all(found)
@@ -271,7 +260,7 @@ def test_shares_have_all_rows_together(tmp_path: Path) -> None:
     assert state["epoch"] == 1
     for wrong in ({"rank": 1}, {"rank": 3, "world_size": 3}, {"shuffle": -1}, {"format": "tensor"}):
         with pytest.raises(ipc.UsageError):
-            passes(path, **wrong)
+            ipc.RowStream(path, **wrong)
 
 
 def test_a_stream_that_grows_is_a_pass(tmp_path: Path) -> None:
@@ -279,24 +268,24 @@ def test_a_stream_that_grows_is_a_pass(tmp_path: Path) -> None:
     with ipc.new_stream(path, append=True) as writer:
         writer.write({"x": [0, 1, 2]})
         with ipc.open_stream(path, follow=True, timeout=10) as reader:
-            batches = iter(passes(reader, batch_size=2, format="numpy"))
+            batches = iter(ipc.RowStream(reader, batch_size=2, format="numpy"))
             assert next(batches)["x"].tolist() == [0, 1]
             writer.write({"x": [3, 4]})
             assert next(batches)["x"].tolist() == [2, 3]
             writer.close()
             assert [batch["x"].tolist() for batch in batches] == [[4]]
     with ipc.open_stream(path) as reader:
-        mixed = passes(reader, shuffle=10, format="arrow", transform=lambda row: row["x"][0])
+        mixed = ipc.RowStream(reader, shuffle=10, format="arrow", transform=lambda row: row["x"][0])
         assert sorted(mixed) == [0, 1, 2, 3, 4]
         with pytest.raises(ipc.UsageError, match="of a reader"):
-            passes(reader, columns=["x"])
+            ipc.RowStream(reader, columns=["x"])
 
 
 def test_loaders_of_torch_share_a_pass_out(tmp_path: Path) -> None:
     data = pytest.importorskip("torch.utils.data")
     ipc.write([{"x": [2 * i, 2 * i + 1]} for i in range(6)], path := tmp_path / "x.arrow")
     for workers in (0, 2):
-        rows = passes(path, batch_size=4, format="numpy", shuffle=3).to_torch()
+        rows = ipc.RowStream(path, batch_size=4, format="numpy", shuffle=3).to_torch()
         loader = data.DataLoader(rows, batch_size=None, num_workers=workers)
         assert sorted(itertools.chain(*values(loader))) == list(range(12))
     assert rows.state_dict().keys() == {"epoch", "rows", "share", "shuffle", "seed"}

@@ -140,8 +140,7 @@ def shared(ids: tuple[int, ...], words: list[str], kept: dict[int, list[str]] | 
 def test_columns_that_share_a_dictionary_in_some_files(tmp_path):
     for i, (ids, words) in enumerate((((0, 0), ["a", "b"]), ((0, 1), ["c", "d"]), ((7, 7), ["e", "f"]))):
         batch = shared(ids, words)
-        with ipc.new_file(tmp_path / f"{i}.arrow", batch) as writer:
-            writer.write_batch(batch)
+        ipc.write(batch, tmp_path / f"{i}.arrow")
     dataset = ipc.open_dataset(tmp_path)
     for each in (dataset, ipc.open_dataset(tmp_path, schema=shared((0, 0), ["x", "y"]).schema)):
         assert each.take([5, 0, 3]).to_pydict() == {"y": ["f", "a", "d"], "z": ["f", "a", "d"]}

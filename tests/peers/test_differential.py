@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers.forge import INT32, UTF8, batch, field, i32, schema, stream
+from helpers.arrays import ipc_bytes
 from helpers.processes import judged, rounds
 from peers import verdicts
 
@@ -133,7 +133,7 @@ def table(kind: str, counts: Counter[tuple[str, str]]) -> str:
 
 @pytest.mark.nosanitize  # pyarrow brings its own allocator
 @pytest.mark.campaign
-@pytest.mark.parametrize("kind", verdicts.KINDS)
+@pytest.mark.parametrize("kind", verdicts.DRIVERS)
 def test_mutants_are_judged_alike(arrow_data, kind):
     lines = judged("peers.verdicts", kind, str(SEED), str(MUTANTS // 2))
     counts = Counter(map(verdict, lines))
@@ -148,7 +148,7 @@ def test_mutants_are_judged_alike(arrow_data, kind):
 
 
 def test_the_goldens_themselves_are_accepted_by_both(arrow_data):
-    for kind in verdicts.KINDS:
+    for kind in verdicts.DRIVERS:
         for data in verdicts.goldens(kind)[::8]:
             if kind == "stream":
                 (ours, _), other = verdicts.disagreement(data, "full")
@@ -161,12 +161,8 @@ def test_the_goldens_themselves_are_accepted_by_both(arrow_data):
             assert reason(WE_ACCEPT, why) if why else verdicts.compared(kind, data, found) == "equal"
 
 
-ONE = schema(field("x", INT32), field("s", UTF8))
-ROWS = batch(2, [(2, 0), (2, 0)], [b"", i32(1, 2), b"", i32(0, 1, 2), b"ab"])
-
-
 def test_a_reader_that_differs_is_found(monkeypatch):
-    data = stream(ONE, ROWS)
+    data = ipc_bytes({"x": [1, 2], "s": ["a", "b"]})
     assert verdicts.disagreement(data, "full")[1] == ""
     true = ipc.decode_payloads
 

@@ -20,8 +20,6 @@ from peers import plain_json
 
 pytestmark = pytest.mark.nosanitize  # starts programs that AddressSanitizer would be loaded into
 
-FORMS = arrays.FORMS
-
 
 @dataclass(frozen=True)
 class Given:
@@ -100,10 +98,10 @@ def all_given() -> dict[str, Given]:
     given = {f"one column, {name}": Given(one_column(name)) for name in arrays.CASES}
     for how, options in arrays.WAYS.items():
         source = partial(wide, UNCOMMON | UNIONS if "V4" in how else UNCOMMON)
-        for form in FORMS[:1] if "legacy" in how else FORMS:
+        for form in arrays.FORMS[:1] if "legacy" in how else arrays.FORMS:
             given[f"wide, {how}, {form}"] = Given(source, form, options)
             given[f"slice of wide, {how}, {form}"] = Given(source, form, options, slice(5, 18))
-    for form in FORMS:
+    for form in arrays.FORMS:
         given[f"no rows, {form}"] = Given(no_rows, form)
         for name in sorted(UNIONS):
             given[f"{name} of V4, {form}"] = Given(one_column(name), form, {"metadata_version": "V4"})
@@ -117,7 +115,7 @@ def all_given() -> dict[str, Given]:
     given["dictionary replaced, then in deltas"] = Given(changing_dictionary, "stream", deltas)
     variants = list(arrays.WAYS.values())[:5]
     for number, case in enumerate(golden.cases()):
-        for form, options in zip(FORMS, (variants[number % 5], variants[(number + 2) % 5]), strict=True):
+        for form, options in zip(arrays.FORMS, (variants[number % 5], variants[(number + 2) % 5]), strict=True):
             given[f"golden, {golden.name_of(case)}, {form}"] = Given(golden.load(case).stream.read_bytes, form, options)
     return given
 

@@ -6,12 +6,12 @@ the parent knows whose fault an end of the process is, and after each input one 
 """
 
 import json
-import random
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from helpers import drive, golden, mutate
+import pyarrow as pa
+from helpers import arrays, drive, golden, mutate
 
 import arrowipc as ipc
 from arrowipc.columns.extensions import STORED_TIMES
@@ -19,7 +19,7 @@ from arrowipc.columns.extensions import STORED_TIMES
 ROWS = 1000
 #: Of columns that cannot be handed over at all.
 KEPT = "kept inside for a NUL in a name"
-KINDS = ("stream", "file")
+DRIVERS = {"stream": drive.from_bytes, "file": drive.from_file}
 
 
 def goldens(kind: str) -> list[bytes]:
@@ -63,15 +63,8 @@ def joined(batches: list[tuple[int, list[str]]]) -> tuple[int, list[str]]:
 
 def disagreement(data: bytes, level: str) -> tuple[tuple[str, Any], str]:
     """How `open_stream` reads a stream, and which other reader of ours reads it otherwise ("": none)."""
-    chance = random.Random(len(data))
     ours = reading(drive.from_bytes, data, validate=level)
-
-    def push(data: bytes, **options: Any) -> drive.Reading:
-        sizes = iter(lambda: chance.choice((1, 3, 8, 64, 1000, 10_000)), None)
-        return drive.pushed(data, sizes, **options)
-
-    drivers: dict[str, Callable[..., Any]] = {"object": drive.from_object, "push": push}
-    for name, driver in drivers.items():
+    for name, driver in (("object", drive.from_object), ("push", drive.pushed_in_bits)):
         other = reading(driver, data, validate=level)
         if other[0] != ours[0]:
             return ours, f"{name}: {other}"
@@ -91,11 +84,7 @@ def disagreement(data: bytes, level: str) -> tuple[tuple[str, Any], str]:
 
 def theirs(kind: str, data: bytes) -> list[Any]:
     """What pyarrow reads, fully validated."""
-    import pyarrow as pa
-
-    open_ = pa.ipc.open_stream if kind == "stream" else pa.ipc.open_file
-    with open_(pa.py_buffer(data)) as reader:
-        batches = list(reader) if kind == "stream" else [reader.get_batch(i) for i in range(reader.num_record_batches)]
+    _, batches = arrays.read_by_pyarrow(data, kind)
     for batch in batches:
         batch.validate(full=True)
     return batches
@@ -103,17 +92,14 @@ def theirs(kind: str, data: bytes) -> list[Any]:
 
 def handed_over(kind: str, data: bytes) -> str:
     """What pyarrow's full validation says about what *we* read, where it refuses the bytes themselves."""
-    for batch in (drive.from_bytes if kind == "stream" else drive.from_file)(data).batches:
+    for batch in DRIVERS[kind](data).batches:
         drive.export_to_pyarrow(batch)
     return "safe"
 
 
 def compared(kind: str, data: bytes, found: list[Any]) -> str:
     """Both accepted: whether the values are the same."""
-    import pyarrow as pa
-
-    driver = drive.from_bytes if kind == "stream" else drive.from_file
-    ours = driver(data).batches
+    ours = DRIVERS[kind](data).batches
     if len(ours) != len(found):
         return f"{len(ours)} batches, pyarrow {len(found)}"
     for number, (mine, other) in enumerate(zip(ours, found, strict=True)):
@@ -191,8 +177,6 @@ def limit_memory() -> None:
 
 
 def main(kind: str, seed: str, count: str, first: str) -> None:
-    import pyarrow as pa
-
     pa.set_cpu_count(1)
     limit_memory()
     for number, data in enumerate(mutate.mixed(goldens(kind), int(seed), int(count))):

@@ -100,7 +100,7 @@ def test_variable_shapes_round_trip():
         assert values.dtype == object
         assert all((a == b).all() and a.shape == b.shape for a, b in zip(values, rows, strict=True))
         assert not values[0].flags.writeable
-        assert np.shares_memory(values[0], values[0].base) or values[0].base is not None
+        assert values[0].base is not None
         assert (found.slice(2, 1).to_numpy()[0] == rows[2]).all()
     parameters = tensor_parameters(read(stream(column)).field)
     assert parameters is not None
@@ -192,15 +192,17 @@ def test_metadata_that_says_more_than_we_know_is_read():
     assert tensor_parameters(T.field("x", T.int8())) is None
 
 
-@given(st.one_of(st.binary(max_size=40), st.recursive(
+KEYS = st.sampled_from(["shape", "dim_names", "permutation"])
+DOCUMENTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.sampled_from(["shape", "dim_names", "permutation"]), inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=8,
-).map(lambda value: json.dumps(value).encode())))  # fmt: skip
+)
+
+
+@given(st.binary(max_size=40) | DOCUMENTS.map(lambda document: json.dumps(document).encode()))
 def test_law_any_metadata_gives_values(metadata):
-    values = fixed_with(metadata).to_numpy()
-    assert values.size == 12
+    assert fixed_with(metadata).to_numpy().size == 12
 
 
 def variable_with(data: list[list[int]], shapes: list[list[int]]) -> ipc.Array:

@@ -11,7 +11,7 @@ import pytest
 import arrowipc as ipc
 import arrowipc.types as t
 from arrowipc import UsageError
-from arrowipc.tensors.sparse_tensor import SparseTensor, from_any
+from arrowipc.tensors.sparse_tensor import from_any
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
 
@@ -19,10 +19,6 @@ LAYOUTS = (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.Sp
 MATRICES = (ipc.SparseCSRMatrix, ipc.SparseCSCMatrix)
 
 DENSE = np.array([[0, 1.5, 0, 0], [2.5, 0, 0, -1], [0, 0, 0, 0]])
-
-
-def parts(tensor: SparseTensor) -> list[np.ndarray]:
-    return [tensor.data, *tensor._index.arrays]
 
 
 # -- parts ---------------------------------------------------------------------------------------------------
@@ -242,18 +238,17 @@ KINDS = [getattr(scipy_sparse, f"{name}_{kind}") for kind in ("array", "matrix")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1", "?"])
-def test_scipy_in_each_layout(kind, dtype):
-    matrix = kind(np.abs(DENSE).astype(dtype))  # of negative ones, each processor makes other bytes
+def test_scipy_in_each_layout(kind):
+    """Of booleans, for the laws have numbers; SciPy computes with what we hand over."""
+    matrix = kind(DENSE != 0)
     for layout in LAYOUTS[:3]:
         tensor = layout.from_scipy(matrix)
-        assert np.array_equal(tensor.to_dense(), matrix.toarray())
+        stored = tensor.to_dense()
+        assert np.array_equal(stored, matrix.toarray())
         back = tensor.to_scipy()
         assert back.format == layout.layout.lower()
         assert np.array_equal(back.toarray(), matrix.toarray())
-        stored = tensor.to_dense()
-        product = np.einsum("ij,kj->ik", stored, stored)  # emulated processors set flags in BLAS, which NumPy warns of
-        assert np.array_equal((back @ back.T).toarray(), product)
+        assert np.array_equal((back @ back.T).toarray(), stored @ stored.T)
     assert type(from_any(matrix)).layout == matrix.format.upper()
 
 
@@ -269,12 +264,10 @@ def test_other_formats_of_scipy_become_coordinates(format):
 def test_scipy_shares_memory_both_ways(layout, index_type):
     tensor = layout.from_dense(DENSE, index_type=index_type)
     matrix = tensor.to_scipy()
-    again = layout.from_scipy(matrix)
-    for mine, theirs, back in zip(
-        parts(tensor), (matrix.data, matrix.indptr, matrix.indices), parts(again), strict=True
-    ):
-        assert np.shares_memory(mine, theirs)
-        assert np.shares_memory(mine, back)
+    back = layout.from_scipy(matrix)
+    for part in ("data", "indptr", "indices"):
+        assert np.shares_memory(getattr(tensor, part), getattr(matrix, part))
+        assert np.shares_memory(getattr(tensor, part), getattr(back, part))
 
 
 @pytest.mark.parametrize("index_type", ["i4", "i8"])
@@ -319,7 +312,7 @@ def test_scipy_is_told_whether_coordinates_are_canonical_and_its_own_flag_is_not
     assert np.array_equal(made.toarray(), tensor.to_dense())
 
 
-@pytest.mark.parametrize("layout", [ipc.SparseCSRMatrix, ipc.SparseCSCMatrix])
+@pytest.mark.parametrize("layout", MATRICES)
 @pytest.mark.parametrize("disorder", ["repeated", "unsorted"])
 def test_what_scipy_puts_in_order_is_not_the_tensor(layout, disorder):
     """SciPy sorts and adds up in place: of read-only memory that failed, other memory it changed under us."""
