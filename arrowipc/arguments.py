@@ -210,6 +210,12 @@ def check_flag(what: str, value: Any) -> bool:
     raise UsageError(f"{what} must be True or False, found {described(value)}")
 
 
+def check_callable(what: str, value: object) -> None:
+    """Check that an argument is None or can be called; else raise a `UsageError`."""
+    if value is not None and not callable(value):
+        raise UsageError(f"{what} must be a function or None, found {described(value)}")
+
+
 def check_safe(what: str, safe: Any) -> None:
     """Check that `safe` is True; for False, raise an `UnsupportedError` that names the way to do it with pyarrow."""
     if not check_flag("safe", safe):

@@ -15,6 +15,7 @@ from arrowipc.arguments import (
     columns_of,
     described,
     filled,
+    instance_of,
     integer_of,
     items_of,
     metadata_of,
@@ -133,6 +134,9 @@ class Schema(Described, Hints):
             raise missing_package("Schema.from_pandas", "pyarrow") from error
         if preserve_index is not None:
             check_flag("preserve_index", preserve_index)
+        from arrowipc.values.libraries import library
+
+        instance_of("frame", frame, library("pandas").DataFrame)
         return cls.from_arrow(theirs.from_pandas(frame, preserve_index))
 
     @property

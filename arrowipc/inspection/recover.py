@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from arrowipc._core import Source
-from arrowipc.arguments import check_flag
+from arrowipc.arguments import check_callable, check_flag
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.decode.decoders import schema_of
 from arrowipc.decode.file_decoder import MAGIC
@@ -195,6 +195,7 @@ def recover(
         raise UsageError('resync=True takes bytes for messages only if they are valid: validate="full"')
     if format not in (None, "file", "stream"):
         raise UsageError(f'format must be "file", "stream" or None, found {format!r}')
+    check_callable("watch", watch)
     source = locate_source(source)
     opened = _searched if check_flag("resync", resync) else _opened
     durable = check_flag("durable", durable)

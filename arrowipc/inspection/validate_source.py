@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc.arguments import check_choice, with_field_docs
+from arrowipc.arguments import check_callable, check_choice, with_field_docs
 from arrowipc.decode.decoders import schema_of
 from arrowipc.decode.file_decoder import MAGIC
 from arrowipc.decode.message_index import find_message, find_schema
@@ -155,6 +155,7 @@ def validate(
     a valid stream (full): 1 batch, 2 rows, ... bytes
     """
     check_choice("level", level, ("full", "strict"))
+    check_callable("watch", watch)
     options: Options = {"validate": level, "limits": limits, "verify": None}
     view = whole(source, memory_map)
     remarks = Remarks(watch or (lambda done: None))

@@ -156,6 +156,20 @@ MISTAKES = {
         KeyError,
         "2 columns are called 'id'",
     ),
+    "a frame that is none": (
+        lambda: ipc.Schema.from_pandas(TWICE[0]),
+        ipc.UsageError,
+        "frame must be a DataFrame",
+    ),
+    "an order of no column": (lambda: TWICE.sort_by([[]]), ipc.UsageError, "expected a name, then 'ascending'"),
+    **{
+        f"progress that nobody can be told, {call.__name__}": (
+            lambda call=call: call(TWICE.serialize(), watch="x"),
+            ipc.UsageError,
+            "watch must be a function or None, found",
+        )
+        for call in (ipc.validate, ipc.recover)
+    },
     "a path that is not there": (
         lambda: ipc.open("price/x.arrow"),
         FileNotFoundError,
