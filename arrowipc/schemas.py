@@ -15,7 +15,6 @@ from arrowipc.arguments import (
     columns_of,
     described,
     filled,
-    instance_of,
     integer_of,
     items_of,
     metadata_of,
@@ -134,9 +133,8 @@ class Schema(Described, Hints):
             raise missing_package("Schema.from_pandas", "pyarrow") from error
         if preserve_index is not None:
             check_flag("preserve_index", preserve_index)
-        from arrowipc.values.libraries import library
-
-        instance_of("frame", frame, library("pandas").DataFrame)
+        if not hasattr(frame, "dtypes"):
+            raise UsageError(f"frame must be a DataFrame, found {described(frame)}")
         return cls.from_arrow(theirs.from_pandas(frame, preserve_index))
 
     @property
