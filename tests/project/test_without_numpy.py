@@ -58,7 +58,7 @@ WORKS = {
         assert batch[range(1, 3)]["id"].to_pylist() == [2, 3]
         assert batch.take(ipc.Array.from_pylist([2, -1]))["id"].to_pylist() == [3, 3]
         assert batch.take((0,))["id"].to_pylist() == [1]
-        for wrong in ([0.5], "ab", [None]):
+        for wrong in ([0.5], "ab", [None, 0.5]):
             try:
                 batch.take(wrong)
             except ipc.UsageError:
