@@ -38,7 +38,7 @@ def sorted_rows(rows: Any, sorting: Any) -> npt.NDArray[np.int64]:
     """The indices of rows in the order that :meth:`Table.sort_by` describes."""
     keys = []
     for each in [sorting] if isinstance(sorting, str) else list(sorting):
-        name, *words = ([each] if isinstance(each, str) else each) or [None]
+        name, *words = [each] if isinstance(each, str) else list(each) or [None]
         order, nulls = [*words, *("ascending", "at_end")[len(words) :]][:2]
         if name is None or len(words) > 2 or order not in _ORDERS or nulls not in _NULLS:
             raise UsageError(

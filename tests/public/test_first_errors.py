@@ -9,6 +9,7 @@ from contextlib import closing
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -162,6 +163,11 @@ MISTAKES = {
         "frame must be a DataFrame",
     ),
     "an order of no column": (lambda: TWICE.sort_by([[]]), ipc.UsageError, "expected a name, then 'ascending'"),
+    "an order that is none": (
+        lambda: TWICE.sort_by([np.array(["id", "up"])]),
+        ipc.UsageError,
+        "expected a name, then 'ascending'",
+    ),
     **{
         f"progress that nobody can be told, {call.__name__}": (
             lambda call=call: call(TWICE.serialize(), watch="x"),
