@@ -300,7 +300,10 @@ cdef class Source:
     """A caller's buffer, held (and exported) for as long as anything points into it."""
 
     def __cinit__(self, obj):
-        PyObject_GetBuffer(obj, &self.view, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(obj, &self.view, PyBUF_SIMPLE)
+        except (BufferError, ValueError) as error:  # each exporter has its own words for what it cannot lend
+            raise UsageError(f"cannot read the memory of this {type(obj).__name__}: {error}") from None
         self.held = True
         self.data = <const uint8_t*> self.view.buf
         self.size = self.view.len

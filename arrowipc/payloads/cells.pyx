@@ -116,7 +116,7 @@ cdef int fill_cell(Cell* cell, object item, list held, int64_t i) except -1:
     else:
         try:
             source = Source(item)
-        except (TypeError, BufferError) as error:
+        except (TypeError, UsageError) as error:
             raise UsageError(f"payloads: cell {i}: expected bytes or None, found {type(item).__name__}") from error
         cell.data = source.data if source.size else EMPTY
         cell.size = source.size

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 
+from arrowipc._core import Source
 from arrowipc.arguments import check_flag, described, refuse_async
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.maps.file_maps import FileMap
@@ -95,10 +96,22 @@ def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
             file.close()
             return buffer, None, False
         return None, file, True
+    memory = memory_of(source)
+    return (None, _checked(source), isinstance(source, Peeked)) if memory is None else (memory, None, False)
+
+
+def memory_of(source: Any) -> memoryview[int] | None:
+    """Return the bytes of an object that lends its memory, whatever its elements are; None if it has none."""
     try:
-        return memoryview(source), None, False
+        view = memoryview(source)
+        if view.format == "B" and view.ndim == 1 and view.c_contiguous:
+            return view
     except TypeError:
-        return None, _checked(source), isinstance(source, Peeked)
+        return None
+    except (BufferError, ValueError):
+        pass  # `Source` refuses it with a sentence
+    held = Source(source)
+    return held.part(0, len(held))
 
 
 def _opened(path: str | os.PathLike[str]) -> Any:
@@ -227,12 +240,8 @@ def look_at(source: Any) -> tuple[Any, bytes]:
         path = os.fspath(source)  # raises for a number, which would be a descriptor
         if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
             source = Peeked(_opened(path), True)
-    elif not is_remote(source):
-        try:
-            memoryview(source)
-        except (TypeError, ValueError):  # ValueError: a closed mmap
-            if not can_seek(_checked(source)):
-                source = Peeked(source, False)
+    elif not is_remote(source) and memory_of(source) is None and not can_seek(_checked(source)):
+        source = Peeked(source, False)
     return source, source.first if isinstance(source, Peeked) else first_bytes(source)
 
 
@@ -306,10 +315,10 @@ def first_bytes(source: Any) -> bytes:
             with open(source, "rb", buffering=0) as file:
                 return file.read(SIGNATURE)
         return b""  # a pipe must not be opened twice; a missing file raises when it is opened
-    try:
-        return bytes(memoryview(source)[:SIGNATURE])
-    except TypeError:
-        file = _checked(source)
+    memory = memory_of(source)
+    if memory is not None:
+        return bytes(memory[:SIGNATURE])
+    file = _checked(source)
     if not can_seek(file):
         return b""
     start = position_of(file)

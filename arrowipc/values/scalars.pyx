@@ -288,7 +288,7 @@ cdef bytes bytes_of(object value):
     """Return the bytes of an object's buffer; None if it has none."""
     try:
         return PyBytes_FromObject(value) if PyObject_CheckBuffer(value) else None
-    except (TypeError, ValueError):     # ValueError: from NumPy's datetime64 and timedelta64, which have no buffer
+    except (BufferError, TypeError, ValueError):    # ValueError: from NumPy's datetime64 and timedelta64
         return None
 
 

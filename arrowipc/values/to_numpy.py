@@ -84,7 +84,14 @@ def as_array(array: Array, dtype: npt.DTypeLike | None, copy: bool | None) -> _V
             raise ValueError(f"conversion of {array.type} to {dtype} needs a copy")
         return values
     values = _viewed(array) if not copy and _shows(array) else _copied(array)
-    return values if dtype is None else values.astype(dtype, copy=False)
+    return values if dtype is None else _as_dtype(values, dtype, str(array.type))
+
+
+def _as_dtype(values: _Values, dtype: npt.DTypeLike, what: str) -> _Values:
+    try:
+        return values.astype(dtype, copy=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"values of {what} are not all {dtype}: {error}") from None
 
 
 def rows_as_array(
@@ -108,7 +115,7 @@ def rows_as_array(
         if promoted == np.int64 and any(len(each) and each.dtype == np.uint64 and each.max() >> 63 for each in column):
             raise UsageError(f"column {i}: a value is more than int64 holds, as which it would be beside signed ones")
         np.concatenate([matrix[:0, i], *column], out=matrix[:, i])
-    return matrix if dtype is None else matrix.astype(dtype, copy=False)
+    return matrix if dtype is None else _as_dtype(matrix, dtype, "these columns")
 
 
 def tensor_dtype(kinds: Sequence[at.DataType], floats: bool) -> np.dtype[Any] | None:

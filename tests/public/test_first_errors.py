@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import mmap
 import os
 import pickle
 import zipfile
@@ -78,6 +79,31 @@ def test_a_file_inside_larger_memory_says_how_its_part_is_read(opener):
         assert ipc.open_file(bytes(segment.buf), footer_offset=len(data)).read_all().num_rows == 3
     # Zeros behind a stream are its end marker.
     assert ipc.open(ipc_bytes(TABLE) + bytes(100)).read_all().num_rows == 3
+
+
+#: What reads all of a source, and returns it.
+READERS = {
+    "open": lambda source: ipc.open(source).read_all(),
+    "open_stream": lambda source: ipc.open_stream(source).read_all(),
+    "read": ipc.read,
+    "recover": lambda source: ipc.recover(source).read_all(),
+    "validate": lambda source: ipc.validate(source).ok,
+    "read_tensors": lambda source: list(ipc.read_tensors(source)),
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_memory_is_read_whatever_its_elements_are_and_refused_where_it_cannot_be_lent(reader):
+    data = ipc.Tensor.from_numpy(np.arange(64)).serialize() if reader is READERS["read_tensors"] else ipc_bytes(TABLE)
+    flat = np.frombuffer(data, np.uint8)
+    kinds = (flat.view("<i2"), flat.view(">f8"), flat.view([("a", "i4"), ("b", ">i4")]), flat.reshape(2, -1, 2))
+    for each in (*kinds, flat.view(f"V{len(data)}").reshape(())):
+        assert reader(each) == reader(data)
+    closed = mmap.mmap(-1, 4096)
+    closed.close()
+    for each in (flat[::2], memoryview(data)[::2], flat.reshape(2, -1).T, ipc.array([1, None]), closed):
+        with pytest.raises(ipc.UsageError, match=f"cannot read the memory of this {type(each).__name__}: "):
+            reader(each)
 
 
 def test_tar_archives_are_recognised_where_their_mark_is_at_hand():
@@ -161,6 +187,16 @@ MISTAKES = {
         lambda: ipc.Schema.from_pandas(TWICE[0]),
         ipc.UsageError,
         "frame must be a DataFrame",
+    ),
+    "a dtype that values do not have": (
+        lambda: ipc.array(["a"]).to_numpy(dtype=int),
+        ipc.UsageError,
+        "values of string are not all int64: ",
+    ),
+    "bytes that are no bytes": (
+        lambda: ipc.array([ipc.array([1, None])], "binary"),
+        ipc.UsageError,
+        "row 0: expected bytes, found Array",
     ),
     "an order of no column": (lambda: TWICE.sort_by([[]]), ipc.UsageError, "expected a name, then 'ascending'"),
     "an order that is none": (
