@@ -91,7 +91,7 @@ _INSTEAD = by_name(
 #: Our keywords -> the names of such keywords in other libraries; of several, the first that a function has is meant.
 _THEIRS = {
     "columns": "names use_columns usecols",
-    "columns names": "columns labels mapper mapping",
+    "columns arrays names": "columns labels mapper mapping",
     "compression": "codec compress",
     "compression_level": "level",
     "filter mask": "condition expr expression filters predicate where",
@@ -109,7 +109,10 @@ _THEIRS = {
     "type": "data_type dtype target_type to",
     "use_threads workers": "num_threads threads use_threads",
     "value": "fill_value",
-    "values": "data obj",
+    "tz": "time_zone timezone",
+    "values mapping rows arrays": "data dict obj records",
+    "value_type": "item_type",
+    "index_type": "key_type",
     "world_size": "num_replicas num_shards",
 }
 _SYNONYMS = by_name(_THEIRS)

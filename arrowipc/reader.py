@@ -694,7 +694,7 @@ class RecordBatchFileReader(BatchReader):
         Parameters
         ----------
         rows : integers
-            A list, a range, or an array of NumPy or Arrow; negative numbers count from the end.
+            A list, a range, or an array of NumPy or Arrow. Negative ones count from the end; None gives a row of nulls.
         columns : sequence of str or int, optional
             Names, indices or dotted paths to read, as for `open_file`; others are not touched.
         """

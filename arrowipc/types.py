@@ -51,6 +51,7 @@ from arrowipc.datatypes import (
     own,
 )
 from arrowipc.errors import UsageError
+from arrowipc.options import with_advice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -292,36 +293,43 @@ def binary(length: int = -1) -> Binary | FixedSizeBinary:
     return _BINARY if length == -1 else FixedSizeBinary(length)
 
 
+@with_advice
 def decimal32(precision: int, scale: int = 0) -> Decimal:
     """Decimals of 1 to 9 digits in 32 bits, `scale` of them after the point."""
     return Decimal(precision, scale, 32)
 
 
+@with_advice
 def decimal64(precision: int, scale: int = 0) -> Decimal:
     """Decimals of 1 to 18 digits in 64 bits, `scale` of them after the point."""
     return Decimal(precision, scale, 64)
 
 
+@with_advice
 def decimal128(precision: int, scale: int = 0) -> Decimal:
     """Decimals of 1 to 38 digits in 128 bits, `scale` of them after the point."""
     return Decimal(precision, scale, 128)
 
 
+@with_advice
 def decimal256(precision: int, scale: int = 0) -> Decimal:
     """Decimals of 1 to 76 digits in 256 bits, `scale` of them after the point."""
     return Decimal(precision, scale, 256)
 
 
+@with_advice
 def time32(unit: Literal["s", "ms"]) -> Time:
     """Time of day in seconds (``"s"``) or milliseconds (``"ms"``), 32 bits."""
     return Time(unit, 32)
 
 
+@with_advice
 def time64(unit: Literal["us", "ns"]) -> Time:
     """Time of day in microseconds (``"us"``) or nanoseconds (``"ns"``), 64 bits."""
     return Time(unit, 64)
 
 
+@with_advice
 def timestamp(unit: TimeUnit, tz: str | None = None) -> Timestamp:
     """Moments counted in `unit` since 1970-01-01: instants if `tz` names a zone, else wall-clock times."""
     return Timestamp(unit, tz)
@@ -332,6 +340,7 @@ def duration(unit: TimeUnit) -> Duration:
     return Duration(unit)
 
 
+@with_advice
 def list_(value_type: FieldLike, list_size: int = -1) -> List | FixedSizeList:
     """Make lists of any length, or of exactly `list_size` elements if that is 0 or more.
 
@@ -351,26 +360,31 @@ def list_(value_type: FieldLike, list_size: int = -1) -> List | FixedSizeList:
     return List(child) if list_size == -1 else FixedSizeList(child, list_size)
 
 
+@with_advice
 def large_list(value_type: FieldLike) -> LargeList:
     """Make lists with 64-bit offsets; `value_type` may be a field, to name the elements."""
     return LargeList(_as_field(value_type, "item"))
 
 
+@with_advice
 def list_view(value_type: FieldLike) -> ListView:
     """Make lists given by 32-bit offsets and sizes; `value_type` may be a field, to name the elements."""
     return ListView(_as_field(value_type, "item"))
 
 
+@with_advice
 def large_list_view(value_type: FieldLike) -> LargeListView:
     """Make lists given by 64-bit offsets and sizes; `value_type` may be a field, to name the elements."""
     return LargeListView(_as_field(value_type, "item"))
 
 
+@with_advice
 def struct(fields: FieldsLike) -> Struct:
     """Make structs of `fields`: fields, (name, type) pairs, or a mapping of names to types."""
     return Struct(as_fields(fields))
 
 
+@with_advice
 def map_(key_type: FieldLike, item_type: FieldLike, keys_sorted: bool = False) -> Map:
     """Make maps from keys to items.
 
@@ -386,11 +400,13 @@ def map_(key_type: FieldLike, item_type: FieldLike, keys_sorted: bool = False) -
     return Map(Field("entries", Struct((key, item)), nullable=False), keys_sorted)
 
 
+@with_advice
 def sparse_union(child_fields: FieldsLike, type_codes: Iterable[int] | None = None) -> Union:
     """Make unions whose children are all as long as the union; codes default to 0, 1, 2, ..."""
     return Union("sparse", as_fields(child_fields), type_codes)
 
 
+@with_advice
 def dense_union(child_fields: FieldsLike, type_codes: Iterable[int] | None = None) -> Union:
     """Make unions whose children hold only their own values; codes default to 0, 1, 2, ..."""
     return Union("dense", as_fields(child_fields), type_codes)
@@ -414,6 +430,7 @@ def union(
     return Union(mode, as_fields(child_fields), type_codes)  # type: ignore[arg-type]  # it refuses other integers
 
 
+@with_advice
 def run_end_encoded(run_end_type: FieldLike, value_type: FieldLike) -> RunEndEncoded:
     """Encode runs of equal values.
 
@@ -426,6 +443,7 @@ def run_end_encoded(run_end_type: FieldLike, value_type: FieldLike) -> RunEndEnc
     return RunEndEncoded(_as_field(run_end_type, "run_ends", nullable=False), _as_field(value_type, "values"))
 
 
+@with_advice
 def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False) -> Dictionary:
     """Make a type of `index_type` indices into `value_type` values; `ordered` says that their order has a meaning."""
     index = as_type(index_type)

@@ -74,10 +74,10 @@ cdef class Array(Compiled, Nested):
     ([None, [3]], [[3]], [True, False, True], 2)
     """
 
-    def __cinit__(self, Columns columns not None):
-        if columns.d.plan == NULL or columns.d.plan.n_fields == 0:
-            raise UsageError("arrays are columns of batches: use batch.column(...)")
-        self.columns = columns
+    def __cinit__(self, columns=None):
+        self.columns = columns if isinstance(columns, Columns) else None
+        if self.columns is None or self.columns.d.plan == NULL or self.columns.d.plan.n_fields == 0:
+            raise UsageError("arrays are made by array(values) and Array.from_pylist(), or are columns: batch[name]")
 
     @staticmethod
     def from_arrow(data, *, validate="none"):

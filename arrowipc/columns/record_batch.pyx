@@ -70,6 +70,11 @@ cdef class RecordBatch(Columns, Tabular):
         self.plan = NO_COLUMNS
         self.d.plan = &NO_COLUMNS.d
 
+    def __init__(self, *given, **named):
+        if given or named:  # which a `__cinit__` without parameters lets pass
+            raise UsageError("RecordBatch() has no columns: batches are made by record_batch(data), "
+                             "RecordBatch.from_arrays() and from_pydict()")
+
     @property
     def custom_metadata(self):
         """KeyValueMetadata: that of the message, without arrowipc's own keys, which describe the rows."""

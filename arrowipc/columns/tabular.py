@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from _collections_abc import Mapping  # see arguments.py
+
 from arrowipc.arguments import Hints, check_flag, integer_of
 from arrowipc.errors import UsageError
 from arrowipc.options import with_advice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, Self, SupportsIndex
 
     import numpy.typing as npt
@@ -53,6 +55,7 @@ class Tabular(_Rows):
     __slots__ = ()
 
     @classmethod
+    @with_advice
     def from_pydict(cls, mapping: Mapping[str, Any], schema: Any = None, metadata: MetadataLike = None) -> Self:
         """Make rows of columns: a dict of lists of Python values, NumPy arrays or :class:`Array`, equally long.
 
@@ -83,6 +86,7 @@ class Tabular(_Rows):
         return cls._described(build_batch(mapping, schema), schema, metadata)
 
     @classmethod
+    @with_advice
     def from_pylist(cls, rows: Sequence[Mapping[str, Any]], schema: Any = None, metadata: MetadataLike = None) -> Self:
         """Make rows of dicts; a key that a row does not have is null, one that no column has is a UsageError.
 
@@ -100,6 +104,7 @@ class Tabular(_Rows):
         return cls._described(build_rows(rows, schema), schema, metadata)
 
     @classmethod
+    @with_advice
     def from_arrays(
         cls,
         arrays: Iterable[Any],
@@ -128,6 +133,7 @@ class Tabular(_Rows):
         return cls._of_batch(build_arrays(arrays, names, schema, metadata))
 
     @classmethod
+    @with_advice
     def from_struct_array(cls, struct_array: Any) -> Self:
         """Make rows of an array of structs, a column for each member: :meth:`from_arrow` under pyarrow's name."""
         return cls.from_arrow(struct_array)
@@ -140,6 +146,7 @@ class Tabular(_Rows):
         return cls.from_arrow(from_pandas(frame, {"schema": schema, **options}))
 
     @classmethod
+    @with_advice
     def from_records(cls, array: npt.NDArray[Any]) -> Self:
         """Make rows of a structured NumPy array of one dimension, a column for each of its fields."""
         from arrowipc.values.libraries import from_records
@@ -199,6 +206,7 @@ class Tabular(_Rows):
 
     rename_columns = rename
 
+    @with_advice
     def with_metadata(self, metadata: MetadataLike = None) -> Self:
         """Return the same columns with other metadata of the schema, without copying; None: with none."""
         return self._with_schema(self.schema.with_metadata(metadata))
@@ -218,21 +226,36 @@ class Tabular(_Rows):
         """
         return self.add_column(len(self.schema), field, values)
 
+    @with_advice
     def set_column(self, i: SupportsIndex | str, field: Any, values: Any) -> Self:
         """Return the same rows with another column in place of column `i`; see :meth:`append_column`."""
         position = self.schema.position(i)
         return self.drop(position).add_column(position, field, values)
 
+    @with_advice
     def remove_column(self, i: SupportsIndex | str) -> Self:
         """Return the same rows without column `i`, without copying."""
         return self.drop(self.schema.position(i))
 
     @with_advice
     def cast(self, target_schema: Any, safe: bool = True) -> Self:
-        """Return the columns as the types of another schema of the same names; see :meth:`Array.cast`."""
+        """Return the columns as the types of another schema of the same names; see :meth:`Array.cast`.
+
+        A dict of names and types may leave names out: these columns stay as they are.
+
+        Examples
+        --------
+        >>> import arrowipc as ipc
+        >>> ipc.table({"x": [1, 2], "y": [3, 4]}).cast({"y": "string"}).to_pydict()
+        {'x': [1, 2], 'y': ['3', '4']}
+        """
         from arrowipc.types import as_schema
 
         schema = as_schema(target_schema)
+        if isinstance(target_schema, Mapping) and set(schema.names) <= set(self.column_names):
+            wanted = dict(zip(schema.names, schema, strict=True))
+            fields = [wanted.get(field.name, field) for field in self.schema]
+            schema = as_schema(fields).with_metadata(self.schema.metadata)
         if schema.names != self.column_names:
             raise UsageError(f"cast: expected a schema with the names {self.column_names}, found {schema.names}")
         columns = [column.cast(field.type, safe) for column, field in zip(self.itercolumns(), schema, strict=True)]

@@ -997,8 +997,13 @@ cdef tuple without_nulls(object indices):
     cdef Memory valid, positions
     cdef const uint8_t* bits
     cdef int64_t i, n = 0
-    if isinstance(indices, (list, tuple)) and any(index is None for index in indices):
-        indices = Array.from_pylist(indices, "int64")
+    if isinstance(indices, (list, tuple)):
+        for index in indices:
+            if index is None:
+                indices = Array.from_pylist(indices, "int64")
+                break
+        else:
+            return indices, None
     if not isinstance(indices, Array) and not is_foreign(indices):
         return indices, None
     array = as_array(indices)

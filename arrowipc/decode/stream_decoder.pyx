@@ -17,6 +17,7 @@ from arrowipc.decode.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Frame
 
 from arrowipc.arguments import check_flag
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
+from arrowipc.options import unexpected
 
 # The order of a stream: which kinds of messages may come FIRST, and LATER. None: it may come; text: why it may not.
 cdef dict FIRST = {
@@ -85,7 +86,10 @@ verify=False)\n--\n\n
     """
 
     def __init__(self, columns=None, validate="full", limits=None, use_threads=True, ensure_native_endian=True,
-                 verify=False):
+                 verify=False, **others):
+        for name in others:
+            raise unexpected("StreamDecoder", name, ("columns", "validate", "limits", "use_threads",
+                                                     "ensure_native_endian", "verify"))
         if self.decoder is not None:
             raise UsageError("a decoder begins once: make another one")
         set_up(self, columns, validate, limits, use_threads, ensure_native_endian, verify)

@@ -239,7 +239,13 @@ cdef class RowReader:
     # -- rows --
 
     def take(self, rows):
-        """Return rows in any order and number, as one batch; negative ones count from the end."""
+        """Return rows in any order and number, as one batch; negative ones count from the end, None is a null row."""
+        cdef Memory positions
+        rows, positions = without_nulls(rows)
+        taken = self.take_valid(rows)
+        return taken if positions is None else with_nulls(taken, positions)
+
+    cdef RecordBatch take_valid(self, object rows):
         cdef Source index = int64_source(rows, "take")
         cdef int64_t n = index.size // 8, size = 0, lacking = 0, call, i
         cdef Memory numbers = Memory(n * 8), homes = Memory(n * 4), order = Memory(min(n, self.homes.count) * 4)
@@ -410,6 +416,7 @@ def take_across(list pieces, indices, as_batches=None):
     """
     cdef Source index
     cdef Memory numbers, positions
+    cdef RowReader reader
     if as_batches is None:
         as_batches = list
     if len(pieces) == 1:
@@ -429,5 +436,5 @@ def take_across(list pieces, indices, as_batches=None):
             pass    # the pieces do not fit one batch, or rows that are not asked for are invalid
     if taken is None:
         reader = RowReader(lengths, lambda i: as_batches([pieces[i]])[0], cache_bytes=INT64_MAX)
-        taken = reader.take(indices)
+        taken = reader.take_valid(indices)
     return [taken if positions is None else with_nulls(taken, positions)]

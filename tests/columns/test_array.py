@@ -56,8 +56,9 @@ def test_a_batch_without_columns():
         assert repr(empty)
         with pytest.raises(UsageError):
             ipc.Array(empty)
-    with pytest.raises(TypeError):
-        ipc.Array()
+    for make in (ipc.Array, lambda: ipc.Array([1]), lambda: ipc.RecordBatch([1]), lambda: ipc.RecordBatch(x=1)):
+        with pytest.raises(UsageError, match=r"are made by .*array\(values\)|are made by record_batch\(data\)"):
+            make()
     assert ipc.Array(read_batch(SMALL)).to_pylist() == []  # made by hand
     rows = stream(schema(), batch(3, [], []))
     (found,) = ipc.open_stream(rows)

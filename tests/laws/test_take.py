@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive
-from helpers.arrays import CASES, read_array, read_batch
+from helpers.arrays import CASES, ipc_bytes, read_array, read_batch
 from laws.digests import tiled
 
 import arrowipc as ipc
@@ -264,8 +264,10 @@ def test_null_indices_give_nulls(name):
         expected = [None if row is None else values[row] for row in rows]
         batch = ipc.RecordBatch.from_arrays([array], ["x"])
         table = ipc.Table.from_batches([batch[:2], batch[2:]])
+        reader = ipc.open_file(ipc_bytes(table, "file", unify_dictionaries=True))
         for each in (ipc.Array.from_pylist(rows, types.int64()), pa.array([0, *rows], pa.int16())[1:]):
-            for found in (array.take(each), batch.take(each)["x"], table.take(each)["x"], table["x"].take(each)):
+            taken = (array.take(each), batch.take(each)["x"], table.take(each)["x"], table["x"].take(each))
+            for found in (*taken, reader.take(each)["x"]):
                 assert repr(found.to_pylist()) == repr(expected)
             drive.export_to_pyarrow(batch.take(each))
 

@@ -376,6 +376,10 @@ def test_casts_keep_values():
     assert ipc.array([None, None]).cast("date32") == pa.array([None, None], pa.date32())
     with pytest.raises(ipc.UnsupportedError, match=r"to_arrow\(\).cast\(type, safe=False\)"):
         ipc.array([300]).cast("int8", safe=False)
+    rows = ipc.table({"x": [1], "y": [2]}, metadata={"k": "v"})
+    assert rows.cast({"y": "int8"}).schema == ipc.schema({"x": "int64", "y": "int8"}, metadata={"k": "v"})
+    with pytest.raises(ipc.UsageError, match=r"expected a schema with the names \['x', 'y'\], found \['z'\]"):
+        rows.cast({"z": "int8"})
 
 
 def test_tables_are_put_one_behind_the_other():

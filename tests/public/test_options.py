@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import arrowipc as ipc
-from arrowipc import options
+from arrowipc import options, types
 from arrowipc.dissociated import Channel, connect
 
 PACKAGE = Path(ipc.__file__).parent
@@ -98,6 +98,9 @@ GUESSES = [
     (lambda: ROWS.rename(mapping={}), r"^rename\(\) .*'mapping': names=\.\.\.$"),
     (lambda: ROWS["x"].cast(dtype="int8"), r"^cast\(\) .*'dtype': type=\.\.\.$"),
     (lambda: ipc.new_file("x", codec="lz4"), r"'codec': compression=\.\.\.$"),
+    (lambda: ipc.Table.from_arrays(columns=[], names=[]), r"^from_arrays\(\) .*'columns': arrays=\.\.\.$"),
+    (lambda: types.timestamp("us", timezone="UTC"), r"^timestamp\(\) .*'timezone': tz=\.\.\.$"),
+    (lambda: ipc.StreamDecoder(validation="none"), r"^StreamDecoder\(\) .*'validation': did you mean 'validate'"),
     (lambda: ipc.write(ROWS, "x", mode="a"), r"'mode': .* append=True"),
     (lambda: ipc.validate("x", nonsense=1), r"^validate\(\) .*'nonsense': there are source, level, "),
     (lambda: ROWS.to_pandas(nonsense=1), r"^to_pandas\(\) got an unexpected keyword argument 'nonsense'"),
@@ -113,7 +116,10 @@ def test_a_first_guess_is_answered_with_what_there_is(call, words):
 FUNCTIONS = [name for name in ipc.__all__ if callable(found := getattr(ipc, name)) and not isinstance(found, type)]
 
 
-@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {*ipc._PER_MESSAGE}))
+FACTORIES = [name for name in types.__all__ if hasattr(getattr(types, name), "__wrapped__")]
+
+
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS, *FACTORIES} - {*ipc._PER_MESSAGE}))
 def test_every_function_answers_a_keyword_that_it_lacks(name):
     function = getattr(ipc, name)
     assert pickle.loads(pickle.dumps(function)) is function
