@@ -184,12 +184,12 @@ def columns_of(columns: Iterable[str | int] | str | int) -> tuple[str | int, ...
     return found
 
 
-def integer_of(what: str, value: SupportsIndex) -> int:
+def integer_of(what: str, value: SupportsIndex, instead: str = "") -> int:
     """Return an argument that must be an integer of any class as an int; else raise a `UsageError`."""
     try:
         return index(value)
     except TypeError:
-        raise UsageError(f"{what} must be an integer, found {described(value)}") from None
+        raise UsageError(f"{what} must be an integer, found {described(value)}{instead}") from None
 
 
 def order_of(what: str, axes: Iterable[SupportsIndex], ndim: int) -> tuple[int, ...]:

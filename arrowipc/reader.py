@@ -790,7 +790,7 @@ class RecordBatchFileReader(BatchReader):
 
     def index_of(self, i: int) -> int:
         """Return the number of batch `i` counted from the beginning; a negative `i` counts from the end."""
-        count, number = self.num_record_batches, integer_of("the number of a batch", i)
+        count, number = self.num_record_batches, integer_of("the number of a batch", i, "; read_all() has the columns")
         if not -count <= number < count:
             raise NotFoundError(f"record batch {i} is out of range: there are {count}")
         return number + count if number < 0 else number

@@ -40,10 +40,10 @@ _INSTEAD = by_name(
     {
         "an exception that leaves the with block abandons the output": "abort cancel",
         "close(), and batches are handed to the sink when they are written": "end finish flush",
-        "stats": "num_rows tell",
-        "write([{name: value}]) takes rows": "write_row writerow writerows",
+        "stats": "bytes_written num_rows rows_written tell",
+        "write([{name: value}]) takes rows": "write_dicts write_row writerow writerows",
         "write(data) takes batches, tables, readers, data frames, dicts of columns, and lists of these": (
-            "add append write_all write_dataframe write_pandas write_record_batch"
+            "add append write_all write_batches write_dataframe write_dict write_pandas write_record_batch"
         ),
     }
 )

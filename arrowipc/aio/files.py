@@ -220,7 +220,7 @@ class AsyncFileReader(AsyncReader):
     def _number(self, i: int) -> int:
         """Return the number of batch `i`, counted from the beginning."""
         count = self.num_record_batches
-        if not -count <= integer_of("the number of a batch", i) < count:
+        if not -count <= integer_of("the number of a batch", i, "; read_all() has the columns") < count:
             raise NotFoundError(f"record batch {i} is out of range: there are {count}")
         return i + count if i < 0 else i
 
