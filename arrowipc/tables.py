@@ -25,7 +25,7 @@ from arrowipc.columns.record_batch import (
     slice_pieces,
 )
 from arrowipc.columns.tabular import Tabular
-from arrowipc.datatypes import Struct
+from arrowipc.datatypes import MAX_DEPTH, Struct
 from arrowipc.errors import NotFoundError, UnsupportedError, UsageError
 from arrowipc.schemas import Field, Schema, difference
 from arrowipc.types import as_schema, as_type, field as make_field
@@ -686,12 +686,14 @@ def array(
     return Array.from_pylist([None if null else each for each, null in zip(values, nulls, strict=True)], type)
 
 
-def _without_missing(value: Any, is_missing: Callable[[Any], Any]) -> Any:
+def _without_missing(value: Any, is_missing: Callable[[Any], Any], depth: int = 0) -> Any:
     """Return a value with None in place of what is missing for pandas, also in lists and dicts."""
+    if depth > MAX_DEPTH:
+        return value  # which no type fits
     if type(value) is dict:
-        return {key: _without_missing(each, is_missing) for key, each in value.items()}
+        return {key: _without_missing(each, is_missing, depth + 1) for key, each in value.items()}
     if type(value) in (list, tuple) or getattr(value, "ndim", None):
-        return [_without_missing(each, is_missing) for each in value]
+        return [_without_missing(each, is_missing, depth + 1) for each in value]
     return None if is_missing(value) is True else value
 
 

@@ -367,6 +367,10 @@ def test_arrays_take_masks_and_what_pandas_calls_missing():
             theirs = {name: np.array(each) if name == "mask" else each for name, each in given.items()}
             assert ipc.array(values, **given).equals(pa.array(values, **theirs), nan_equal=True)
     assert ipc.array([1, pd.NA, pd.NaT, math.nan], from_pandas=True) == pa.array([1, None, None, None])
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(ipc.UsageError, match="nested more than 64 levels deep"):
+        ipc.array([endless], from_pandas=True)
     assert ipc.array(pa.array([1, 2]), mask=[True, False]) == pa.array([None, 2])
     with pytest.raises(ipc.UsageError, match="mask: expected 2 elements, as there are values, found 1"):
         ipc.array([1, 2], mask=[True])
