@@ -31,7 +31,7 @@ from arrowipc.values.preview import shorten, size_text, type_text, value_text
 
 if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Node
-    from arrowipc.types import DataType, Field
+    from arrowipc.types import Field
 
 #: Most characters of a name or a type, and of a text value; numbers are never cut.
 NAME_WIDTH, CELL_WIDTH = 60, 20
@@ -211,8 +211,8 @@ def cells_of(found: Survey, column: Column) -> dict[str, str]:
         "column": shorten(printable(column.field.name), NAME_WIDTH),
         "type": type_text(kind, NAME_WIDTH),
         "nulls": f"{column.nulls:,}" if column.nulls else "-",
-        "min": _bound_text(column.min, kind),
-        "max": _bound_text(column.max, kind),
+        "min": _bound_text(column.min, column.field),
+        "max": _bound_text(column.max, column.field),
         "raw": size_text(column.raw),
         "stored": size_text(column.stored) + (f" {min(column.codecs)}" if column.codecs else ""),
         "dict": size_text(column.dictionary) if column.dictionary else "-",
@@ -220,8 +220,11 @@ def cells_of(found: Survey, column: Column) -> dict[str, str]:
     }
 
 
-def _bound_value(bound: Any, kind: DataType) -> Any:
+def _bound_value(bound: Any, field: Field) -> Any:
     """Return a stored bound as an array of one value of the column's type; None if there is no bound to convert."""
+    kind = field.type
+    if isinstance(bound, bytes) and field.extension_name:
+        return ipc.RecordBatch.from_arrays([ipc.array([bound], kind)], schema=[field]).column(0)
     while isinstance(kind, (at.Dictionary, at.RunEndEncoded)):
         kind = kind.value_type
     if bound is None or not isinstance(kind, (at.Decimal, at.Date, at.Time, at.Timestamp, at.Duration)):
@@ -231,26 +234,26 @@ def _bound_value(bound: Any, kind: DataType) -> Any:
     return ipc.RecordBatch.from_buffers(schema, 1, [(1, 0)], [None, data]).column(0)
 
 
-def _bound_text(bound: Any, kind: DataType) -> str:
+def _bound_text(bound: Any, field: Field) -> str:
     if bound is None:
         return "-"
-    if isinstance(bound, (str, bytes)):
-        return shorten(printable(str(bound)), CELL_WIDTH)
-    array = _bound_value(bound, kind)
-    return str(bound) if array is None else value_text(array, 0, CELL_WIDTH)
+    array = _bound_value(bound, field)
+    if array is not None:
+        return value_text(array, 0, CELL_WIDTH)
+    return shorten(printable(str(bound)), CELL_WIDTH) if isinstance(bound, (str, bytes)) else str(bound)
 
 
 def _document(found: Survey) -> dict[str, Any]:
     columns = []
     for column in found.columns:
-        kind, bounds = column.field.type, []
+        bounds = []
         for bound in (column.min, column.max):
-            array = _bound_value(bound, kind)
+            array = _bound_value(bound, column.field)
             bounds.append(as_json(bound if array is None else array.to_pylist(extensions=FINE_JSON)[0]))
         columns.append(
             {
                 "name": column.field.name,
-                "type": str(kind),
+                "type": str(column.field.type),
                 "nulls": column.nulls,
                 "min": bounds[0],
                 "max": bounds[1],

@@ -9,6 +9,7 @@ from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from helpers.arrays import ipc_bytes, stored
@@ -187,6 +188,14 @@ def test_stat_counts_what_is_there(data):
         assert sum(each["stored_bytes"] for each in by_name.values()) < found["bytes"]
     assert run("stat", "-", "--json", input=(data / "a.arrows").read_bytes()).json["rows"] == 6
     assert "column" in run("stat", data / "a.arrow").out
+
+
+def test_bounds_of_extensions_are_shown_as_their_values(tmp_path):
+    path, known = tmp_path / "x.arrow", [UUID(int=1 << 100), UUID(int=5)]
+    ipc.write({"u": known}, path)
+    (found,) = run("stat", path, "--json").json["columns"]
+    assert [found["min"], found["max"]] == [str(known[1]), str(known[0])]
+    assert str(known[0]) in run("stat", path).out
 
 
 @pytest.mark.parametrize("command", ["head", "count", "head --json"])
