@@ -27,7 +27,7 @@ from arrowipc.cli.terminal import (
 )
 from arrowipc.errors import printable
 from arrowipc.values.dtypes import dtype_of
-from arrowipc.values.preview import shorten, size_text, type_text, value_text
+from arrowipc.values.preview import scalar_text, shorten, size_text, type_text, value_text
 
 if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Node
@@ -240,7 +240,11 @@ def _bound_text(bound: Any, field: Field) -> str:
     array = _bound_value(bound, field)
     if array is not None:
         return value_text(array, 0, CELL_WIDTH)
-    return shorten(printable(str(bound)), CELL_WIDTH) if isinstance(bound, (str, bytes)) else str(bound)
+    return (
+        shorten(printable(str(bound)), CELL_WIDTH)
+        if isinstance(bound, (str, bytes))
+        else scalar_text(bound, field.type)
+    )
 
 
 def _document(found: Survey) -> dict[str, Any]:

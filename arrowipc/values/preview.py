@@ -7,9 +7,11 @@ read here from their offsets and children, a few elements deep, and never turned
 from __future__ import annotations
 
 import datetime
+import math
 import sys
 from bisect import bisect_right
 from contextlib import suppress
+from struct import pack
 
 from arrowipc import datatypes as at
 from arrowipc.columns.array import Array
@@ -168,7 +170,17 @@ def scalar_text(value: object, kind: at.DataType) -> str:
         if kind.unit == "ns" and not isinstance(kind, at.Duration):
             return _fine_text(value, kind)
         return f"{value}{kind.unit}"
+    if isinstance(value, float) and isinstance(kind, at.FloatingPoint) and kind.bit_width < 64:
+        return _narrow_text(value, *(("e", 3) if kind.bit_width == 16 else ("f", 6)))
     return str(value)
+
+
+def _narrow_text(value: float, code: str, digits: int) -> str:
+    """A short decimal number that is `value` as a narrow float; `digits` are those that each normal one keeps."""
+    shown = value
+    while math.isfinite(value) and pack(code, shown := float(f"{value:.{digits}g}")) != pack(code, value):
+        digits += 1
+    return str(shown)
 
 
 def _fine_text(value: int, kind: at.Timestamp | at.Time) -> str:

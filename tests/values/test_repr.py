@@ -187,6 +187,15 @@ def test_long_values_are_cut() -> None:
     assert value_text(read_array(many), 0, 30) == "{c0: 0, c1: 1, c2: 2, ...}"
 
 
+@given(st.sampled_from([np.float16, np.float32]), st.integers(0, 2**32 - 1))
+def test_narrow_floats_have_no_more_digits_than_they_need(kind: Any, bits: int) -> None:
+    value = np.array([bits], np.uint32).view(kind)[:1]
+    text = value_text(arrowipc.array(value), 0, 40)
+    assert np.array_equal(kind(float(text)), value[0], equal_nan=True)
+    if abs(value[0]) >= np.finfo(kind).smallest_normal:
+        assert text == str(float(str(value[0])))
+
+
 words = st.one_of(st.none(), st.text(max_size=30))
 numbers = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
 rows = st.fixed_dictionaries({"a": words, "b": st.one_of(st.none(), st.lists(numbers, max_size=12))})
