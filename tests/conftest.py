@@ -113,7 +113,8 @@ def names_used(function: Callable[..., Any]) -> set[str]:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each file to one process; all quick tests of Spark to the same, so that one JVM starts and warms up.
 
-    Twins start a Spark for each of their masters, which may be in any process.
+    Twins start a Spark for each of their masters, which may be in any process. Targets of the fuzzer know nothing of
+    each other; in a campaign each takes minutes.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -123,6 +124,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return "tests/spark"
             if nodeid.startswith("tests/spark/test_twins.py"):
                 return nodeid.partition("-")[0]
+            if nodeid.startswith("tests/hostile/test_fuzz.py"):
+                return nodeid
             return super()._split_scope(nodeid)
 
     return Scheduling(config, log)
