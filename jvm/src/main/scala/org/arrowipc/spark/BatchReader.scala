@@ -4,7 +4,7 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.arrow.flatbuf.{Message, RecordBatch}
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnVector}
+import org.apache.spark.sql.vectorized.ColumnarBatch
 import org.arrowipc.spark.ArrowIpcException.Limit
 import org.arrowipc.spark.IpcFile.Block
 
@@ -13,7 +13,7 @@ import org.arrowipc.spark.IpcFile.Block
  *
  * @param most limit of the estimated bytes that the rows of all batches take after Spark has copied them
  */
-private[spark] final class BatchReader(
+private[spark] class BatchReader(
     file: IpcFile, projection: Projection, decoder: MessageDecoder, slabs: Slabs, allocator: BufferAllocator,
     most: Long = Long.MaxValue) extends AutoCloseable {
   import BatchReader._
@@ -106,20 +106,15 @@ private[spark] object BatchReader {
   }
 
   /** A reader of a whole file with memory of its own. */
-  final class OfFile(file: IpcFile, wanted: StructType, options: ReadOptions, allocator: BufferAllocator)
-      extends AutoCloseable {
-    private val slabs = new Slabs(allocator)
-    private val decoder = new MessageDecoder(options)
-    private val reader =
-      new BatchReader(file, new Projection(file.schema, wanted, options, "the file"), decoder, slabs, allocator)
-
-    /** The chosen columns of a batch; valid until the next call. */
-    def read(batch: Int): ColumnarBatch = reader.read(batch)
-
-    override def close(): Unit = {
-      reader.close()
-      decoder.close()
-      slabs.close()
+  def ofFile(file: IpcFile, wanted: StructType, options: ReadOptions, allocator: BufferAllocator): BatchReader = {
+    val (decoder, slabs) = (new MessageDecoder(options), new Slabs(allocator))
+    val projection = new Projection(file.schema, wanted, options, "the file")
+    new BatchReader(file, projection, decoder, slabs, allocator) {
+      override def close(): Unit = {
+        super.close()
+        decoder.close()
+        slabs.close()
+      }
     }
   }
 }

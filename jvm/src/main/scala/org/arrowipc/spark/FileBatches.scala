@@ -32,7 +32,7 @@ private final class FileBatches(
   private val (file, reader, numbers) = try FileBatches.named(path.toString) {
     val allocator = kept(new RootAllocator)
     val file = kept(FileBatches.open(path, split.fileSize, split.start + split.length, options, configuration))
-    val reader = kept(new BatchReader.OfFile(file, wanted, options, allocator))
+    val reader = kept(BatchReader.ofFile(file, wanted, options, allocator))
     val own = file.batches.indices.filter { number =>
       val start = file.batches(number).offset
       split.start <= start && start < split.start + split.length

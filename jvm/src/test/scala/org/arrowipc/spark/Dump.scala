@@ -67,7 +67,7 @@ object Dump {
         val projection = UnsafeProjection.create(schema)
         row => projection(row)
       }
-      Using.resource(new BatchReader.OfFile(file, schema, options, allocator)) { reader =>
+      Using.resource(BatchReader.ofFile(file, schema, options, allocator)) { reader =>
         for (i <- 0 until Math.min(BATCHES, file.batches.size)) {
           val batch = reader.read(i)
           batch.rowIterator.asScala.take(ROWS).foreach(copy)
