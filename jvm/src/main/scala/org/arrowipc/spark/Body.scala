@@ -49,11 +49,8 @@ private[spark] final class Body(plan: Plan.Whole, message: Message, header: Reco
         s"${all.nodes} and $buffers")
   }
 
-  private def columnsOf(plans: collection.Seq[Plan]): Array[Column] = {
-    val columns = new Array[Column](plans.length)
-    for (i <- columns.indices if plans(i).wanted) columns(i) = columnOf(plans(i))
-    columns
-  }
+  private def columnsOf(plans: collection.Seq[Plan]): Array[Column] =
+    Array.tabulate(plans.length)(i => if (plans(i).wanted) columnOf(plans(i)) else null)
 
   private def columnOf(plan: Plan): Column = {
     val first = plan.first
