@@ -28,8 +28,7 @@ private final class ArrowIpcWriterFactory(options: WriteOptions) extends OutputW
 
   override def newInstance(path: String, schema: StructType, context: TaskAttemptContext): OutputWriter = {
     val target = new Path(path)
-    val text = if (options.invalidText == "binary") ArrowType.Binary.INSTANCE else ArrowType.Utf8.INSTANCE
-    val arrow = SparkSchema.arrow(schema, text)
+    val arrow = SparkSchema.arrow(schema, options.invalidText)
     val stream = target.getFileSystem(context.getConfiguration).create(target, false)
     new ArrowIpcWriter(path, schema, options, new IpcOutput(stream, arrow, options))
   }

@@ -9,7 +9,7 @@ import com.google.flatbuffers.FlatBufferBuilder
 import org.apache.arrow.flatbuf
 import org.apache.arrow.vector.ipc.WriteChannel
 import org.apache.arrow.vector.ipc.message.MessageSerializer
-import org.apache.arrow.vector.types.pojo.{ArrowType, Schema}
+import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.unsafe.Platform
@@ -23,10 +23,7 @@ import org.arrowipc.spark.ArrowIpcException.Limit
  * written to their final place, and then its length, null count and buffers into the header before them.
  */
 private[payloads] final class PayloadEncoder(schema: StructType, options: EncodeOptions) extends AutoCloseable {
-  private val fields = {
-    val text = if (options.invalidText == "binary") ArrowType.Binary.INSTANCE else ArrowType.Utf8.INSTANCE
-    new Schema(SparkSchema.arrow(schema, text).getFields)
-  }
+  private val fields = new Schema(SparkSchema.arrow(schema, options.invalidText).getFields)
   private val frames = Codec.named(options.compression).map(_.frames()).orNull
   private var nodes, buffers = 0
   private val columns = schema.fields.map(field => Layout.of(field.dataType, field.name, options.invalidText, number))
