@@ -1,13 +1,12 @@
 package org.arrowipc.spark
 
-import java.io.{ByteArrayOutputStream, OutputStream}
+import java.io.OutputStream
 import java.nio.channels.Channels
 import java.nio.charset.StandardCharsets.{US_ASCII, UTF_8}
-import com.github.luben.zstd.Zstd
 import com.google.flatbuffers.FlatBufferBuilder
-import net.jpountz.lz4.LZ4FrameOutputStream
 import org.apache.arrow.flatbuf.{KeyValue, Message, MessageHeader, MetadataVersion}
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator, RootAllocator}
+import org.apache.arrow.memory.util.MemoryUtil.directBuffer
 import org.apache.arrow.vector.{FieldVector, VarCharVector, VectorSchemaRoot, VectorUnloader}
 import org.apache.arrow.vector.complex.{ListVector, MapVector, StructVector}
 import org.apache.arrow.vector.compression._
@@ -21,6 +20,8 @@ import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFactory}
 import org.apache.spark.sql.types.StructType
+import org.arrowipc.spark.payloads.Frames
+import scala.util.Using
 
 /** Makes the writer of each file that a task begins. */
 private final class ArrowIpcWriterFactory(options: WriteOptions) extends OutputWriterFactory {
@@ -63,7 +64,7 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
   private def flush(): Unit = if (rows > 0) {
     batch.finish()
     root.getFieldVectors.forEach(each => checkTexts(each, each.getName, identity))
-    out.write(root, allocator)
+    out.write(root)
     batch.reset()
     before += rows
     rows = 0
@@ -96,16 +97,14 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
   }
 
   /** Replace invalid UTF-8 with U+FFFD. */
-  private def replace(texts: VarCharVector): Unit = {
-    val good = new VarCharVector(texts.getField, allocator)
-    try {
+  private def replace(texts: VarCharVector): Unit =
+    Using.resource(new VarCharVector(texts.getField, allocator)) { good =>
       for (at <- 0 until texts.getValueCount if !texts.isNull(at)) {
         good.setSafe(at, new String(texts.get(at), UTF_8).getBytes(UTF_8))
       }
       good.setValueCount(texts.getValueCount)
       good.makeTransferPair(texts).transfer()
-    } finally good.close()
-  }
+    }
 
   /** Note a failure, so that `close` does not finish the file: Spark also closes the writers of failed tasks. */
   private def guarded(run: => Unit): Unit = try run catch {
@@ -131,7 +130,8 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
 /** Writes the messages of an Arrow file or stream. */
 private final class IpcOutput(stream: OutputStream, val schema: Schema, options: WriteOptions) {
   private val out = new WriteChannel(Channels.newChannel(stream))
-  private val codec = Codec.named(options.compression).fold[CompressionCodec](NoCompressionCodec.INSTANCE)(_.vectors)
+  private val frames = Codec.named(options.compression).map(_.frames())
+  private val codec = frames.fold[CompressionCodec](NoCompressionCodec.INSTANCE)(new IpcOutput.Compression(_))
   private val statistics = if (options.statistics) Some(new Statistics(schema)) else None
   private val blocks = new java.util.ArrayList[ArrowBlock]
   if (!options.stream) {
@@ -139,15 +139,14 @@ private final class IpcOutput(stream: OutputStream, val schema: Schema, options:
   }
   MessageSerializer.serialize(out, schema)
 
-  def write(root: VectorSchemaRoot, allocator: BufferAllocator): Unit = {
-    val batch = new VectorUnloader(root, true, codec, true).getRecordBatch
-    try {
+  def write(root: VectorSchemaRoot): Unit =
+    Using.resource(new VectorUnloader(root, true, codec, true).getRecordBatch) { batch =>
       val start = out.getCurrentPosition
-      val message = IpcOutput.message(batch, statistics.map(each => Statistics.KEY -> each.of(root)).toSeq)
+      val pairs = statistics.map(each => Statistics.KEY -> each.of(root)).toSeq
+      val message = IpcOutput.message(batch, batch.computeBodyLength, pairs)
       val length = MessageSerializer.writeMessageBuffer(out, message.remaining, message)
       blocks.add(new ArrowBlock(start, length, MessageSerializer.writeBatchBuffers(out, batch)))
-    } finally batch.close()
-  }
+    }
 
   /** Write the end marker, and the footer of a file. */
   def finish(): Unit = {
@@ -161,14 +160,14 @@ private final class IpcOutput(stream: OutputStream, val schema: Schema, options:
     }
   }
 
-  def close(): Unit = out.close()
+  def close(): Unit = try out.close() finally frames.foreach(_.close())
 }
 
 private[spark] object IpcOutput {
   private val MAGIC = "ARROW1".getBytes(US_ASCII)
 
   /** The metadata of a batch's message with custom metadata, which Arrow Java's writers do not write. */
-  private def message(batch: ArrowRecordBatch, metadata: Seq[(String, String)]): java.nio.ByteBuffer = {
+  def message(batch: ArrowRecordBatch, body: Long, metadata: Seq[(String, String)]): java.nio.ByteBuffer = {
     val builder = new FlatBufferBuilder
     val header = batch.writeTo(builder)
     val pairs = metadata.map { case (key, value) =>
@@ -176,49 +175,33 @@ private[spark] object IpcOutput {
     }
     val vector = if (pairs.isEmpty) 0 else Message.createCustomMetadataVector(builder, pairs.toArray)
     builder.finish(Message.createMessage(
-      builder, MetadataVersion.V5, MessageHeader.RecordBatch, header, batch.computeBodyLength, vector))
+      builder, MetadataVersion.V5, MessageHeader.RecordBatch, header, body, vector))
     builder.dataBuffer
   }
 
   /** A codec of our own: Arrow Java's are in a library that Spark 4.0 does not have, but it has the compressors. */
-  sealed abstract class Frames extends AbstractCompressionCodec {
+  private final class Compression(frames: Frames) extends AbstractCompressionCodec {
+    override def getCodecType: CompressionUtil.CodecType = CompressionUtil.CodecType.fromCompressionType(frames.codec)
+
+    /** Compress a buffer; store it as it is if its frame may have 2 GiB, of which Java's buffers have less. */
+    override def compress(allocator: BufferAllocator, plain: ArrowBuf): ArrowBuf =
+      if (plain.writerIndex <= Int.MaxValue && frames.bound(plain.writerIndex.toInt) <= Int.MaxValue)
+        super.compress(allocator, plain)
+      else Using.resource(plain)(CompressionUtil.packageRawBuffer(allocator, _))
+
+    override protected def doCompress(allocator: BufferAllocator, plain: ArrowBuf): ArrowBuf = {
+      val size = plain.writerIndex.toInt
+      val room = frames.bound(size).toInt
+      val found = allocator.buffer(8L + room)
+      val (from, into) = (directBuffer(plain.memoryAddress, size), directBuffer(found.memoryAddress + 8, room))
+      try found.writerIndex(8L + frames.compress(from, 0, size, into, 0, room)) catch {
+        case error: Throwable =>
+          found.close()
+          throw error
+      }
+    }
+
     override protected def doDecompress(allocator: BufferAllocator, compressed: ArrowBuf): ArrowBuf =
       throw new UnsupportedOperationException("written only")
-  }
-
-  object ZstdFrames extends Frames {
-    override def getCodecType: CompressionUtil.CodecType = CompressionUtil.CodecType.ZSTD
-
-    override protected def doCompress(allocator: BufferAllocator, plain: ArrowBuf): ArrowBuf = {
-      val most = Zstd.compressBound(plain.writerIndex)
-      val found = allocator.buffer(8 + most)
-      val size = Zstd.compressUnsafe(
-        found.memoryAddress + 8, most, plain.memoryAddress, plain.writerIndex, Zstd.defaultCompressionLevel)
-      if (Zstd.isError(size)) {
-        found.close()
-        throw new IllegalStateException(s"ZSTD: ${Zstd.getErrorName(size)}")
-      }
-      found.writerIndex(8 + size)
-      found
-    }
-  }
-
-  object Lz4Frames extends Frames {
-    private val PIECE = 1L << 16
-
-    override def getCodecType: CompressionUtil.CodecType = CompressionUtil.CodecType.LZ4_FRAME
-
-    override protected def doCompress(allocator: BufferAllocator, plain: ArrowBuf): ArrowBuf = {
-      val frame = new ByteArrayOutputStream
-      val sink = new LZ4FrameOutputStream(frame, LZ4FrameOutputStream.BLOCKSIZE.SIZE_256KB)
-      for (at <- 0L until plain.writerIndex by PIECE) {
-        plain.getBytes(at, sink, math.min(PIECE, plain.writerIndex - at).toInt)
-      }
-      sink.close()
-      val found = allocator.buffer(8L + frame.size)
-      found.setBytes(8, frame.toByteArray)
-      found.writerIndex(8L + frame.size)
-      found
-    }
   }
 }

@@ -4,7 +4,6 @@ import com.github.luben.zstd.{Zstd, ZstdDecompressCtx}
 import net.jpountz.xxhash.XXHashFactory
 import org.apache.arrow.flatbuf.CompressionType
 import org.apache.arrow.memory.util.MemoryUtil.directBuffer
-import org.apache.arrow.vector.compression.CompressionCodec
 import org.apache.spark.unsafe.Platform.{copyMemory, getByte, getInt, getLong, getShort, putByte, putLong}
 import org.arrowipc.spark.payloads.Frames
 import scala.util.Try
@@ -18,12 +17,11 @@ import scala.util.Try
  * @param expansion a frame decompresses to at most this many times its bytes; 0: there is no such number
  * @param proveFrame refuses a frame that cannot hold as many bytes as its buffer claims
  * @param decompressor is made once for many frames: making it takes more time than to decompress a small one
- * @param frames compresses payloads
- * @param vectors compresses the batches of files
+ * @param frames compresses payloads, and the batches of files
  */
 private[spark] final class Codec private (
     val name: String, val number: Byte, expansion: Int, proveFrame: (Column, Long, Long, Long) => Unit,
-    val decompressor: () => Codec.Decompressor, val frames: () => Frames, val vectors: CompressionCodec) {
+    val decompressor: () => Codec.Decompressor, val frames: () => Frames) {
   import Codec._
 
   /** Refuse a frame that cannot hold `claim` bytes; the column's length requires `known` bytes (-1: unknown). */
@@ -57,10 +55,8 @@ private[spark] object Codec {
   private final val Spare = 1L << 16
 
   private val table = Seq(
-    new Codec("lz4", CompressionType.LZ4_FRAME, Lz4Expansion, proveLz4, () => Lz4, () => new Frames.Lz4s,
-      IpcOutput.Lz4Frames),
-    new Codec("zstd", CompressionType.ZSTD, 0, proveZstd, () => new Zstds, () => new Frames.Zstds,
-      IpcOutput.ZstdFrames))
+    new Codec("lz4", CompressionType.LZ4_FRAME, Lz4Expansion, proveLz4, () => Lz4, () => new Frames.Lz4s),
+    new Codec("zstd", CompressionType.ZSTD, 0, proveZstd, () => new Zstds, () => new Frames.Zstds))
 
   def of(number: Byte): Option[Codec] = table.find(_.number == number)
 

@@ -5,10 +5,11 @@ import java.io.ByteArrayOutputStream
 import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.channels.Channels
 import java.util
-import com.google.flatbuffers.FlatBufferBuilder
-import org.apache.arrow.flatbuf
+import java.util.Collections.nCopies
+import org.apache.arrow.memory.{ArrowBuf, ReferenceManager}
+import org.apache.arrow.vector.compression.NoCompressionCodec
 import org.apache.arrow.vector.ipc.WriteChannel
-import org.apache.arrow.vector.ipc.message.MessageSerializer
+import org.apache.arrow.vector.ipc.message.{ArrowBodyCompression, ArrowFieldNode, ArrowRecordBatch, MessageSerializer}
 import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.types.StructType
@@ -23,12 +24,21 @@ import org.arrowipc.spark.ArrowIpcException.Limit
  * written to their final place, and then its length, null count and buffers into the header before them.
  */
 private[payloads] final class PayloadEncoder(schema: StructType, options: EncodeOptions) extends AutoCloseable {
-  private val fields = new Schema(SparkSchema.arrow(schema, options.invalidText).getFields)
   private val frames = Codec.named(options.compression).map(_.frames()).orNull
   private var nodes, buffers = 0
   private val columns = schema.fields.map(field => Layout.of(field.dataType, field.name, options.invalidText, number))
+  private var batchAt = 0
   /** The first bytes of each payload: the Schema message, if it has one, and the metadata of the batch's message. */
-  private val head = (if (options.withSchema) PayloadEncoder.message(fields) else Array.empty[Byte]) ++ header()
+  private val head = {
+    val bytes = new ByteArrayOutputStream
+    val out = new WriteChannel(Channels.newChannel(bytes))
+    val fields = SparkSchema.arrow(schema, options.invalidText).getFields
+    if (options.withSchema) MessageSerializer.serialize(out, new Schema(fields))
+    batchAt = bytes.size + 8
+    val metadata = header()
+    MessageSerializer.writeMessageBuffer(out, metadata.remaining, metadata)
+    bytes.toByteArray
+  }
   private val draft, packed = new Draft(head)
   /** Places in `head`: of the number of rows, the length of the body, the first node and the first buffer. */
   private var rowsAt, bodyAt, nodesAt, buffersAt = 0
@@ -42,32 +52,21 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
     own
   }
 
-  /** The padded metadata of a batch's message, with placeholders for everything that differs between payloads. */
-  private def header(): Array[Byte] = {
-    val builder = new FlatBufferBuilder
-    flatbuf.RecordBatch.startNodesVector(builder, nodes)
-    for (_ <- 0 until nodes) flatbuf.FieldNode.createFieldNode(builder, 0, 0)
-    val nodesVector = builder.endVector()
-    flatbuf.RecordBatch.startBuffersVector(builder, buffers)
-    for (_ <- 0 until buffers) flatbuf.Buffer.createBuffer(builder, 0, 0)
-    val buffersVector = builder.endVector()
-    val codec = if (frames == null) 0 else flatbuf.BodyCompression.createBodyCompression(builder, frames.codec, 0)
-    flatbuf.RecordBatch.startRecordBatch(builder)
-    flatbuf.RecordBatch.addLength(builder, 1) // the builder would leave out a zero
-    flatbuf.RecordBatch.addNodes(builder, nodesVector)
-    flatbuf.RecordBatch.addBuffers(builder, buffersVector)
-    if (frames != null) flatbuf.RecordBatch.addCompression(builder, codec)
-    val batch = flatbuf.RecordBatch.endRecordBatch(builder)
-    builder.finish(flatbuf.Message.createMessage(
-      builder, flatbuf.MetadataVersion.V5, flatbuf.MessageHeader.RecordBatch, batch, 1, 0))
-    PayloadEncoder.framed(builder.sizedByteArray)
+  /** The metadata of a batch's message, with placeholders for everything that differs between payloads. */
+  private def header(): ByteBuffer = {
+    val node = new ArrowFieldNode(0, 0)
+    val buffer = new ArrowBuf(ReferenceManager.NO_OP, null, 0, 0)
+    val compression =
+      if (frames == null) NoCompressionCodec.DEFAULT_BODY_COMPRESSION else new ArrowBodyCompression(frames.codec, 0)
+    val batch = new ArrowRecordBatch(1, nCopies(nodes, node), nCopies(buffers, buffer), compression)
+    IpcOutput.message(batch, 1, Nil) // both lengths are 1, because the builder would leave out a zero
   }
 
   private def locate(): Unit = {
     val bytes = ByteBuffer.wrap(head).order(ByteOrder.LITTLE_ENDIAN)
     def follow(place: Int) = place + bytes.getInt(place)
     def slot(table: Int, number: Int) = table + bytes.getShort(table - bytes.getInt(table) + 4 + 2 * number)
-    val message = follow((if (options.withSchema) PayloadEncoder.message(fields).length else 0) + 8)
+    val message = follow(batchAt)
     val batch = follow(slot(message, 2))
     bodyAt = slot(message, 3)
     rowsAt = slot(batch, 0)
@@ -101,7 +100,8 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
       if (size > 0) {
         val room = Math.max(frames.bound(size), size)
         val at = packed.take(8 + room)
-        val length = frames.compress(draft.bytes, from, size, packed.bytes, at + 8, room.toInt)
+        val (plain, into) = (ByteBuffer.wrap(draft.bytes), ByteBuffer.wrap(packed.bytes))
+        val length = frames.compress(plain, from, size, into, at + 8, room.toInt)
         packed.putLong(at, if (length < size) size else -1)
         if (length >= size) System.arraycopy(draft.bytes, from, packed.bytes, at + 8, size)
         packed.end = at + 8 + Math.min(length, size)
@@ -114,19 +114,6 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
   }
 
   override def close(): Unit = if (frames != null) frames.close()
-}
-
-private object PayloadEncoder {
-  private def framed(metadata: Array[Byte]): Array[Byte] = {
-    val size = metadata.length + 7 & ~7
-    ByteBuffer.allocate(8 + size).order(ByteOrder.LITTLE_ENDIAN).putInt(-1).putInt(size).put(metadata).array
-  }
-
-  private def message(schema: Schema): Array[Byte] = {
-    val bytes = new ByteArrayOutputStream
-    MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), schema)
-    bytes.toByteArray
-  }
 }
 
 /** The bytes of a payload that are written so far, in an array that grows. */
