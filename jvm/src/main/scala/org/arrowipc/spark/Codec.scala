@@ -146,11 +146,6 @@ private[spark] object Codec {
 
   // -- LZ4 -----------------------------------------------------------------------------------------------------
 
-  private object Lz4 extends Decompressor {
-    override protected def fills(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean =
-      lz4(column, frame, size, into, claim)
-  }
-
   private def proveLz4(column: Column, frame: Long, size: Long, claim: Long): Unit = {
     column.prove(size >= 7 && getInt(null, frame) == Lz4Magic,
       "not an LZ4 frame (legacy and skippable frames are not allowed)")
@@ -165,36 +160,38 @@ private[spark] object Codec {
   private def xxh32(start: Long, size: Long): Int =
     XXHashFactory.fastestInstance.hash32.hash(directBuffer(start, Math.toIntExact(size)), 0)
 
-  /** Decode all blocks of a frame, where matches may refer to earlier blocks, and verify its checksums, if any. */
-  private def lz4(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean = {
-    val flags = byte(frame + 4)
-    val end = frame + size
-    val limit = into + claim
-    var at = frame + 7 + (flags & 8)
-    var out = into
-    while (end - at >= 4) {
-      val head = getInt(null, at)
-      val length = head & Int.MaxValue
-      at += 4
-      if (head == 0) {
-        if (out != limit || end - at != (flags & 4)) return false
-        column.prove((flags & 4) == 0 || xxh32(into, claim) == getInt(null, at), WrongSum + "content")
-        return true
+  private object Lz4 extends Decompressor {
+    /** Decode all blocks of a frame, where matches may refer to earlier blocks, and verify its checksums, if any. */
+    override protected def fills(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean = {
+      val flags = byte(frame + 4)
+      val end = frame + size
+      val limit = into + claim
+      var at = frame + 7 + (flags & 8)
+      var out = into
+      while (end - at >= 4) {
+        val head = getInt(null, at)
+        val length = head & Int.MaxValue
+        at += 4
+        if (head == 0) {
+          if (out != limit || end - at != (flags & 4)) return false
+          column.prove((flags & 4) == 0 || xxh32(into, claim) == getInt(null, at), WrongSum + "content")
+          return true
+        }
+        val sum = (flags & 16) / 4
+        if (length > end - at - sum) return false
+        column.prove(sum == 0 || xxh32(at, length) == getInt(null, at + length), WrongSum + "block")
+        if (head < 0) {
+          if (length > limit - out) return false
+          copyMemory(null, at, null, out, length)
+          out += length
+        } else {
+          out = block(at, at + length, into, out, limit)
+          if (out < 0) return false
+        }
+        at += length + sum
       }
-      val sum = (flags & 16) / 4
-      if (length > end - at - sum) return false
-      column.prove(sum == 0 || xxh32(at, length) == getInt(null, at + length), WrongSum + "block")
-      if (head < 0) {
-        if (length > limit - out) return false
-        copyMemory(null, at, null, out, length)
-        out += length
-      } else {
-        out = block(at, at + length, into, out, limit)
-        if (out < 0) return false
-      }
-      at += length + sum
+      false
     }
-    false
   }
 
   /** Decode a block; return the end of its output, or -1. Read only in [from, end), write only in [start, limit). */
