@@ -56,9 +56,7 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
     batch.write(unsafe)
     rows += 1
     bytes += unsafe.getSizeInBytes
-    if (rows >= options.rows || bytes >= options.bytes) {
-      flush()
-    }
+    if (rows >= options.rows || bytes >= options.bytes) flush()
   }
 
   private def flush(): Unit = if (rows > 0) {
@@ -75,9 +73,8 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
   private def checkTexts(vector: FieldVector, column: String, rowOf: Int => Int): Unit = vector match {
     case texts: VarCharVector => firstInvalid(texts).foreach { at =>
       if (options.invalidText == "error") throw new ArrowIpcException.Usage(
-        s"$path: column '$column' holds a text in row ${before + rowOf(at)} that is not UTF-8, as Arrow's texts are: " +
-          texts.get(at).take(32).map("%02X".format(_)).mkString +
-          "; set the option invalid_text=replace, or invalid_text=binary, which keeps the bytes of all texts")
+        s"$path: column '$column' holds a text in row ${before + rowOf(at)} that is " +
+          SparkSchema.notUtf8(texts.get(at)))
       replace(texts)
     }
     case struct: StructVector =>
@@ -107,18 +104,12 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
     }
 
   /** Note a failure, so that `close` does not finish the file: Spark also closes the writers of failed tasks. */
-  private def guarded(run: => Unit): Unit = try run catch {
-    case error: Throwable =>
-      failed = true
-      throw error
-  }
+  private def guarded(run: => Unit): Unit = FileBatches.onError { failed = true }(run)
 
   override def close(): Unit = try {
-    if (!failed) {
-      guarded {
-        flush()
-        out.finish()
-      }
+    if (!failed) guarded {
+      flush()
+      out.finish()
     }
   } finally {
     root.close()
@@ -134,9 +125,7 @@ private final class IpcOutput(stream: OutputStream, val schema: Schema, options:
   private val codec = frames.fold[CompressionCodec](NoCompressionCodec.INSTANCE)(new IpcOutput.Compression(_))
   private val statistics = if (options.statistics) Some(new Statistics(schema)) else None
   private val blocks = new java.util.ArrayList[ArrowBlock]
-  if (!options.stream) {
-    out.write(IpcOutput.MAGIC.padTo(8, 0.toByte))
-  }
+  if (!options.stream) out.write(IpcOutput.MAGIC.padTo(8, 0.toByte))
   MessageSerializer.serialize(out, schema)
 
   def write(root: VectorSchemaRoot): Unit =
@@ -194,11 +183,7 @@ private[spark] object IpcOutput {
       val room = frames.bound(size).toInt
       val found = allocator.buffer(8L + room)
       val (from, into) = (directBuffer(plain.memoryAddress, size), directBuffer(found.memoryAddress + 8, room))
-      try found.writerIndex(8L + frames.compress(from, 0, size, into, 0, room)) catch {
-        case error: Throwable =>
-          found.close()
-          throw error
-      }
+      FileBatches.onError(found.close())(found.writerIndex(8L + frames.compress(from, 0, size, into, 0, room)))
     }
 
     override protected def doDecompress(allocator: BufferAllocator, compressed: ArrowBuf): ArrowBuf =

@@ -83,6 +83,11 @@ object SparkSchema {
     new Schema(fields, (if (said) Map.empty[String, String] else Map(KEY -> schema.json)).asJava)
   }
 
+  /** What is wrong with a text that is not UTF-8, and what can be done about it. */
+  def notUtf8(bytes: Array[Byte]): String = "not UTF-8, as Arrow's texts are: " +
+    bytes.take(32).map("%02X".format(_)).mkString +
+    "; set the option invalid_text=replace, or invalid_text=binary, which keeps the bytes of all texts"
+
   /** The Arrow types of Spark's types without children. */
   private val leaf: PartialFunction[DataType, ArrowType] = {
     case NullType => ArrowType.Null.INSTANCE

@@ -27,22 +27,32 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
   private val frames = Codec.named(options.compression).map(_.frames()).orNull
   private var nodes, buffers = 0
   private val columns = schema.fields.map(field => Layout.of(field.dataType, field.name, options.invalidText, number))
-  private var batchAt = 0
-  /** The first bytes of each payload: the Schema message, if it has one, and the metadata of the batch's message. */
-  private val head = {
+  /** The first bytes of each payload: the Schema message, if it has one, and the batch's metadata; their beginning. */
+  private val (head, batchAt) = {
     val bytes = new ByteArrayOutputStream
     val out = new WriteChannel(Channels.newChannel(bytes))
     val fields = SparkSchema.arrow(schema, options.invalidText).getFields
     if (options.withSchema) MessageSerializer.serialize(out, new Schema(fields))
-    batchAt = bytes.size + 8
-    val metadata = header()
+    val start = bytes.size + 8
+    val compression =
+      if (frames == null) NoCompressionCodec.DEFAULT_BODY_COMPRESSION else new ArrowBodyCompression(frames.codec, 0)
+    // Everything that differs between payloads has a placeholder; the builder would leave out lengths of 0.
+    val buffer = new ArrowBuf(ReferenceManager.NO_OP, null, 0, 0)
+    val batch = new ArrowRecordBatch(1, nCopies(nodes, new ArrowFieldNode(0, 0)), nCopies(buffers, buffer), compression)
+    val metadata = IpcOutput.message(batch, 1, Nil)
     MessageSerializer.writeMessageBuffer(out, metadata.remaining, metadata)
-    bytes.toByteArray
+    (bytes.toByteArray, start)
   }
-  private val draft, packed = new Draft(head)
   /** Places in `head`: of the number of rows, the length of the body, the first node and the first buffer. */
-  private var rowsAt, bodyAt, nodesAt, buffersAt = 0
-  locate()
+  private val (rowsAt, bodyAt, nodesAt, buffersAt) = {
+    val bytes = ByteBuffer.wrap(head).order(ByteOrder.LITTLE_ENDIAN)
+    def follow(place: Int) = place + bytes.getInt(place)
+    def slot(table: Int, number: Int) = table + bytes.getShort(table - bytes.getInt(table) + 4 + 2 * number)
+    val message = follow(batchAt)
+    val batch = follow(slot(message, 2))
+    (slot(batch, 0), slot(message, 3), follow(slot(batch, 1)) + 4, follow(slot(batch, 2)) + 4)
+  }
+  private val draft, packed = new Draft(head, nodesAt, buffersAt)
 
   /** Take the next number of a node and of a first buffer, for a field with `count` buffers. */
   private def number(count: Int): (Int, Int) = {
@@ -50,29 +60,6 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
     nodes += 1
     buffers += count
     own
-  }
-
-  /** The metadata of a batch's message, with placeholders for everything that differs between payloads. */
-  private def header(): ByteBuffer = {
-    val node = new ArrowFieldNode(0, 0)
-    val buffer = new ArrowBuf(ReferenceManager.NO_OP, null, 0, 0)
-    val compression =
-      if (frames == null) NoCompressionCodec.DEFAULT_BODY_COMPRESSION else new ArrowBodyCompression(frames.codec, 0)
-    val batch = new ArrowRecordBatch(1, nCopies(nodes, node), nCopies(buffers, buffer), compression)
-    IpcOutput.message(batch, 1, Nil) // both lengths are 1, because the builder would leave out a zero
-  }
-
-  private def locate(): Unit = {
-    val bytes = ByteBuffer.wrap(head).order(ByteOrder.LITTLE_ENDIAN)
-    def follow(place: Int) = place + bytes.getInt(place)
-    def slot(table: Int, number: Int) = table + bytes.getShort(table - bytes.getInt(table) + 4 + 2 * number)
-    val message = follow(batchAt)
-    val batch = follow(slot(message, 2))
-    bodyAt = slot(message, 3)
-    rowsAt = slot(batch, 0)
-    nodesAt = follow(slot(batch, 1)) + 4
-    buffersAt = follow(slot(batch, 2)) + 4
-    draft.begin(nodesAt, buffersAt)
   }
 
   /** Encode rows as one payload; a null row has only nulls. */
@@ -116,16 +103,10 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
   override def close(): Unit = if (frames != null) frames.close()
 }
 
-/** The bytes of a payload that are written so far, in an array that grows. */
-private[payloads] final class Draft(head: Array[Byte]) {
+/** The bytes of a payload that are written so far, in an array that grows; nodes and buffers are listed in `head`. */
+private[payloads] final class Draft(head: Array[Byte], nodesAt: Int, buffersAt: Int) {
   var bytes: Array[Byte] = util.Arrays.copyOf(head, head.length + Draft.LEAST)
   var end: Int = head.length
-  private var nodesAt, buffersAt = 0
-
-  def begin(nodesAt: Int, buffersAt: Int): Unit = {
-    this.nodesAt = nodesAt
-    this.buffersAt = buffersAt
-  }
 
   def reset(): Unit = end = head.length
 
@@ -178,8 +159,11 @@ private[payloads] final class Draft(head: Array[Byte]) {
   }
 
   def getLong(place: Int): Long = Platform.getLong(bytes, BASE + place)
+  def putShort(place: Int, value: Short): Unit = Platform.putShort(bytes, BASE + place, value)
   def putInt(place: Int, value: Int): Unit = Platform.putInt(bytes, BASE + place, value)
   def putLong(place: Int, value: Long): Unit = Platform.putLong(bytes, BASE + place, value)
+  def putFloat(place: Int, value: Float): Unit = Platform.putFloat(bytes, BASE + place, value)
+  def putDouble(place: Int, value: Double): Unit = Platform.putDouble(bytes, BASE + place, value)
 }
 
 private object Draft {
