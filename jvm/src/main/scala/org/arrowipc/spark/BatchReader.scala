@@ -37,21 +37,18 @@ private[spark] class BatchReader(
 
   /** The chosen columns of a batch; valid until `slabs` is reset, or the reader closed. */
   def keep(batch: Int): ColumnarBatch =
-    if (!projection.isFound) {
-      batchOf(Array.empty, file.rows(batch).toInt)
-    } else {
-      Metadata.guarded(s"batch $batch") {
-        dictionaries.resolve(whole.columns, batch)
-        val block = file.batches(batch)
-        val message = file.header(block)
-        val header = IpcFile.batch(message)
-        val rows = IpcFile.length(header).toInt
-        val columns = load(whole, message, header, block, slabs)
-        for (column <- columns if column != null) {
-          column.prove(column.length == rows, s"it has ${column.length} rows, and the batch $rows")
-        }
-        batchOf(columns, rows)
+    if (!projection.isFound) batchOf(Array.empty, file.rows(batch).toInt)
+    else Metadata.guarded(s"batch $batch") {
+      dictionaries.resolve(whole.columns, batch)
+      val block = file.batches(batch)
+      val message = file.header(block)
+      val header = IpcFile.batch(message)
+      val rows = IpcFile.length(header).toInt
+      val columns = load(whole, message, header, block, slabs)
+      for (column <- columns if column != null) {
+        column.prove(column.length == rows, s"it has ${column.length} rows, and the batch $rows")
       }
+      batchOf(columns, rows)
     }
 
   private def batchOf(columns: Array[Column], rows: Int): ColumnarBatch = {
@@ -82,7 +79,7 @@ private[spark] class BatchReader(
     val places = buffers.map { each =>
       if (ranges.isEmpty || each.offset > ranges.last.end + GAP) {
         total = total + 63 & -64L
-        ranges += new Range(each.offset, total)
+        ranges += new Range(each.offset, each.offset, total)
       }
       val range = ranges.last
       val grown = Math.max(0, each.offset + each.size - range.end)
@@ -101,9 +98,7 @@ private[spark] object BatchReader {
   private final val GAP = 1L << 16
 
   /** A range of a body that is read at once; `place` is its offset in the memory for all ranges. */
-  private final class Range(val start: Long, val place: Long) {
-    var end: Long = start
-  }
+  private final class Range(val start: Long, var end: Long, val place: Long)
 
   /** A reader of a whole file with memory of its own. */
   def ofFile(file: IpcFile, wanted: StructType, options: ReadOptions, allocator: BufferAllocator): BatchReader = {

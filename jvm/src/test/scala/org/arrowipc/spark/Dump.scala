@@ -8,7 +8,6 @@ import scala.collection.mutable.ArrayBuffer
 import scala.io.Source.fromInputStream
 import scala.jdk.CollectionConverters._
 import scala.util.Using
-
 import org.apache.arrow.memory.{BufferAllocator, RootAllocator}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{SpecializedGetters, UnsafeProjection}

@@ -40,9 +40,8 @@ private[spark] final case class FromArrow(text: Seq[String]) extends ScalarFunct
   /** Spark finds and calls this method by its name. */
   def invoke(cell: Array[Byte]): ArrayData = {
     val context = TaskContext.get()
-    if (context == null) {
-      if (cell == null) null else alone(cell)
-    } else {
+    if (context == null) Option(cell).map(alone).orNull
+    else {
       if (running == null || running.context != context) running = new Running(context)
       running.rows(cell)
     }
