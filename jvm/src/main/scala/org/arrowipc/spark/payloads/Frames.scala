@@ -37,12 +37,12 @@ private[spark] object Frames {
 
     override def bound(size: Int): Long = {
       val last = Math.min(size, BLOCK) // a block that would grow is stored as it is, but room for its attempt is needed
-      HEAD.length + size.toLong + (size / BLOCK + 2) * 4 + compressor.maxCompressedLength(last) - last
+      7 + size.toLong + (size / BLOCK + 2) * 4 + compressor.maxCompressedLength(last) - last
     }
 
     override def compress(from: ByteBuffer, start: Int, size: Int, into: ByteBuffer, place: Int, room: Int): Int = {
-      into.order(LITTLE_ENDIAN).put(place, HEAD)
-      var at = place + HEAD.length
+      into.order(LITTLE_ENDIAN).putLong(place, HEAD)
+      var at = place + 7
       for (block <- start until start + size by BLOCK) {
         val plain = Math.min(BLOCK, start + size - block)
         val length = compressor.compress(from, block, plain, into, at + 4, place + room - at - 4)
@@ -56,6 +56,6 @@ private[spark] object Frames {
   }
 
   private final val BLOCK = 4 << 20
-  /** The magic number, the descriptor of independent blocks of 4 MiB, and its checksum. */
-  private val HEAD = Array[Byte](0x04, 0x22, 0x4D, 0x18, 0x60, 0x70, 0x73)
+  /** The magic number, the descriptor of independent blocks of 4 MiB, and its checksum: 7 bytes. */
+  private final val HEAD = 0x737060184D2204L
 }
