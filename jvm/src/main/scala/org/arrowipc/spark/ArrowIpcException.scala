@@ -12,20 +12,18 @@ class ArrowIpcException(message: String, cause: Throwable) extends IllegalArgume
 }
 
 object ArrowIpcException {
+  sealed abstract class Checks(error: String => ArrowIpcException) {
+    /** Raise an error unless `good`; only then the message is formatted. */
+    def unless(good: Boolean, words: String, parts: Any*): Unit = if (!good) throw error(words.format(parts: _*))
+  }
+
   /** The bytes break the Arrow format. */
   final class Format(message: String, cause: Throwable = null) extends ArrowIpcException(message, cause)
-
-  object Format {
-    /** Raise an error unless `good`; only then the message is formatted. */
-    def unless(good: Boolean, words: String, parts: Any*): Unit = if (!good) throw new Format(words.format(parts: _*))
-  }
+  object Format extends Checks(new Format(_, null))
 
   /** The bytes ask for more than the limits allow. */
   final class Limit(message: String, cause: Throwable = null) extends ArrowIpcException(message, cause)
-
-  object Limit {
-    def unless(good: Boolean, words: String, parts: Any*): Unit = if (!good) throw new Limit(words.format(parts: _*))
-  }
+  object Limit extends Checks(new Limit(_, null))
 
   /** A type or value that Spark cannot hold. */
   final class Unsupported(message: String) extends ArrowIpcException(message, null)

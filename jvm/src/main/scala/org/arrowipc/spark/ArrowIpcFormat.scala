@@ -21,9 +21,7 @@ final class ArrowIpcFormat extends FileFormat with DataSourceRegister with Seria
   override def equals(other: Any): Boolean = other.isInstanceOf[ArrowIpcFormat]
 
   override def isSplitable(session: SparkSession, options: Map[String, String], path: Path): Boolean = true
-
   override def supportBatch(session: SparkSession, schema: StructType): Boolean = true
-
   override def supportDataType(dataType: DataType): Boolean = SparkSchema.supports(dataType)
 
   override def inferSchema(
@@ -51,9 +49,7 @@ final class ArrowIpcFormat extends FileFormat with DataSourceRegister with Seria
       if (asRows) {
         val project = UnsafeProjection.create(whole)
         batches.flatMap(_.rowIterator.asScala.map(project))
-      } else {
-        batches.asInstanceOf[Iterator[InternalRow]] // supportBatch has told Spark that these are batches
-      }
+      } else batches.asInstanceOf[Iterator[InternalRow]] // supportBatch has told Spark that these are batches
     }
   }
 }

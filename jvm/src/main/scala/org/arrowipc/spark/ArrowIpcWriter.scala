@@ -1,13 +1,12 @@
 package org.arrowipc.spark
 
-import java.io.{ByteArrayOutputStream, OutputStream}
+import java.io.OutputStream
 import java.nio.channels.Channels
 import java.nio.charset.StandardCharsets.{US_ASCII, UTF_8}
-import com.github.luben.zstd.Zstd
 import com.google.flatbuffers.FlatBufferBuilder
-import net.jpountz.lz4.LZ4FrameOutputStream
 import org.apache.arrow.flatbuf.{KeyValue, Message, MessageHeader, MetadataVersion}
 import org.apache.arrow.memory.{ArrowBuf, BufferAllocator, RootAllocator}
+import org.apache.arrow.memory.util.MemoryUtil.directBuffer
 import org.apache.arrow.vector.{FieldVector, VarCharVector, VectorSchemaRoot, VectorUnloader}
 import org.apache.arrow.vector.complex.{ListVector, MapVector, StructVector}
 import org.apache.arrow.vector.compression._
@@ -21,6 +20,8 @@ import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.execution.datasources.{OutputWriter, OutputWriterFactory}
 import org.apache.spark.sql.types.StructType
+import org.arrowipc.spark.payloads.Frames
+import scala.util.Using
 
 /** Makes the writer of each file that a task begins. */
 private final class ArrowIpcWriterFactory(options: WriteOptions) extends OutputWriterFactory {
@@ -28,8 +29,7 @@ private final class ArrowIpcWriterFactory(options: WriteOptions) extends OutputW
 
   override def newInstance(path: String, schema: StructType, context: TaskAttemptContext): OutputWriter = {
     val target = new Path(path)
-    val text = if (options.invalidText == "binary") ArrowType.Binary.INSTANCE else ArrowType.Utf8.INSTANCE
-    val arrow = SparkSchema.arrow(schema, text)
+    val arrow = SparkSchema.arrow(schema, options.invalidText)
     val stream = target.getFileSystem(context.getConfiguration).create(target, false)
     new ArrowIpcWriter(path, schema, options, new IpcOutput(stream, arrow, options))
   }
@@ -56,15 +56,13 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
     batch.write(unsafe)
     rows += 1
     bytes += unsafe.getSizeInBytes
-    if (rows >= options.rows || bytes >= options.bytes) {
-      flush()
-    }
+    if (rows >= options.rows || bytes >= options.bytes) flush()
   }
 
   private def flush(): Unit = if (rows > 0) {
     batch.finish()
     root.getFieldVectors.forEach(each => checkTexts(each, each.getName, identity))
-    out.write(root, allocator)
+    out.write(root)
     batch.reset()
     before += rows
     rows = 0
@@ -75,9 +73,8 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
   private def checkTexts(vector: FieldVector, column: String, rowOf: Int => Int): Unit = vector match {
     case texts: VarCharVector => firstInvalid(texts).foreach { at =>
       if (options.invalidText == "error") throw new ArrowIpcException.Usage(
-        s"$path: column '$column' holds a text in row ${before + rowOf(at)} that is not UTF-8, as Arrow's texts are: " +
-          texts.get(at).take(32).map("%02X".format(_)).mkString +
-          "; set the option invalid_text=replace, or invalid_text=binary, which keeps the bytes of all texts")
+        s"$path: column '$column' holds a text in row ${before + rowOf(at)} that is " +
+          SparkSchema.notUtf8(texts.get(at)))
       replace(texts)
     }
     case struct: StructVector =>
@@ -97,30 +94,22 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
   }
 
   /** Replace invalid UTF-8 with U+FFFD. */
-  private def replace(texts: VarCharVector): Unit = {
-    val good = new VarCharVector(texts.getField, allocator)
-    try {
+  private def replace(texts: VarCharVector): Unit =
+    Using.resource(new VarCharVector(texts.getField, allocator)) { good =>
       for (at <- 0 until texts.getValueCount if !texts.isNull(at)) {
         good.setSafe(at, new String(texts.get(at), UTF_8).getBytes(UTF_8))
       }
       good.setValueCount(texts.getValueCount)
       good.makeTransferPair(texts).transfer()
-    } finally good.close()
-  }
+    }
 
   /** Note a failure, so that `close` does not finish the file: Spark also closes the writers of failed tasks. */
-  private def guarded(run: => Unit): Unit = try run catch {
-    case error: Throwable =>
-      failed = true
-      throw error
-  }
+  private def guarded(run: => Unit): Unit = FileBatches.onError { failed = true }(run)
 
   override def close(): Unit = try {
-    if (!failed) {
-      guarded {
-        flush()
-        out.finish()
-      }
+    if (!failed) guarded {
+      flush()
+      out.finish()
     }
   } finally {
     root.close()
@@ -132,23 +121,21 @@ private final class ArrowIpcWriter(override val path: String, schema: StructType
 /** Writes the messages of an Arrow file or stream. */
 private final class IpcOutput(stream: OutputStream, val schema: Schema, options: WriteOptions) {
   private val out = new WriteChannel(Channels.newChannel(stream))
-  private val codec = Codec.named(options.compression).fold[CompressionCodec](NoCompressionCodec.INSTANCE)(_.vectors)
+  private val frames = Codec.named(options.compression).map(_.frames())
+  private val codec = frames.fold[CompressionCodec](NoCompressionCodec.INSTANCE)(new IpcOutput.Compression(_))
   private val statistics = if (options.statistics) Some(new Statistics(schema)) else None
   private val blocks = new java.util.ArrayList[ArrowBlock]
-  if (!options.stream) {
-    out.write(IpcOutput.MAGIC.padTo(8, 0.toByte))
-  }
+  if (!options.stream) out.write(IpcOutput.MAGIC.padTo(8, 0.toByte))
   MessageSerializer.serialize(out, schema)
 
-  def write(root: VectorSchemaRoot, allocator: BufferAllocator): Unit = {
-    val batch = new VectorUnloader(root, true, codec, true).getRecordBatch
-    try {
+  def write(root: VectorSchemaRoot): Unit =
+    Using.resource(new VectorUnloader(root, true, codec, true).getRecordBatch) { batch =>
       val start = out.getCurrentPosition
-      val message = IpcOutput.message(batch, statistics.map(each => Statistics.KEY -> each.of(root)).toSeq)
+      val pairs = statistics.map(each => Statistics.KEY -> each.of(root)).toSeq
+      val message = IpcOutput.message(batch, batch.computeBodyLength, pairs)
       val length = MessageSerializer.writeMessageBuffer(out, message.remaining, message)
       blocks.add(new ArrowBlock(start, length, MessageSerializer.writeBatchBuffers(out, batch)))
-    } finally batch.close()
-  }
+    }
 
   /** Write the end marker, and the footer of a file. */
   def finish(): Unit = {
@@ -162,14 +149,14 @@ private final class IpcOutput(stream: OutputStream, val schema: Schema, options:
     }
   }
 
-  def close(): Unit = out.close()
+  def close(): Unit = try out.close() finally frames.foreach(_.close())
 }
 
 private[spark] object IpcOutput {
   private val MAGIC = "ARROW1".getBytes(US_ASCII)
 
   /** The metadata of a batch's message with custom metadata, which Arrow Java's writers do not write. */
-  private def message(batch: ArrowRecordBatch, metadata: Seq[(String, String)]): java.nio.ByteBuffer = {
+  def message(batch: ArrowRecordBatch, body: Long, metadata: Seq[(String, String)]): java.nio.ByteBuffer = {
     val builder = new FlatBufferBuilder
     val header = batch.writeTo(builder)
     val pairs = metadata.map { case (key, value) =>
@@ -177,49 +164,29 @@ private[spark] object IpcOutput {
     }
     val vector = if (pairs.isEmpty) 0 else Message.createCustomMetadataVector(builder, pairs.toArray)
     builder.finish(Message.createMessage(
-      builder, MetadataVersion.V5, MessageHeader.RecordBatch, header, batch.computeBodyLength, vector))
+      builder, MetadataVersion.V5, MessageHeader.RecordBatch, header, body, vector))
     builder.dataBuffer
   }
 
   /** A codec of our own: Arrow Java's are in a library that Spark 4.0 does not have, but it has the compressors. */
-  sealed abstract class Frames extends AbstractCompressionCodec {
+  private final class Compression(frames: Frames) extends AbstractCompressionCodec {
+    override def getCodecType: CompressionUtil.CodecType = CompressionUtil.CodecType.fromCompressionType(frames.codec)
+
+    /** Compress a buffer; store it as it is if its frame may have 2 GiB, of which Java's buffers have less. */
+    override def compress(allocator: BufferAllocator, plain: ArrowBuf): ArrowBuf =
+      if (plain.writerIndex <= Int.MaxValue && frames.bound(plain.writerIndex.toInt) <= Int.MaxValue)
+        super.compress(allocator, plain)
+      else Using.resource(plain)(CompressionUtil.packageRawBuffer(allocator, _))
+
+    override protected def doCompress(allocator: BufferAllocator, plain: ArrowBuf): ArrowBuf = {
+      val size = plain.writerIndex.toInt
+      val room = frames.bound(size).toInt
+      val found = allocator.buffer(8L + room)
+      val (from, into) = (directBuffer(plain.memoryAddress, size), directBuffer(found.memoryAddress + 8, room))
+      FileBatches.onError(found.close())(found.writerIndex(8L + frames.compress(from, 0, size, into, 0, room)))
+    }
+
     override protected def doDecompress(allocator: BufferAllocator, compressed: ArrowBuf): ArrowBuf =
       throw new UnsupportedOperationException("written only")
-  }
-
-  object ZstdFrames extends Frames {
-    override def getCodecType: CompressionUtil.CodecType = CompressionUtil.CodecType.ZSTD
-
-    override protected def doCompress(allocator: BufferAllocator, plain: ArrowBuf): ArrowBuf = {
-      val most = Zstd.compressBound(plain.writerIndex)
-      val found = allocator.buffer(8 + most)
-      val size = Zstd.compressUnsafe(
-        found.memoryAddress + 8, most, plain.memoryAddress, plain.writerIndex, Zstd.defaultCompressionLevel)
-      if (Zstd.isError(size)) {
-        found.close()
-        throw new IllegalStateException(s"ZSTD: ${Zstd.getErrorName(size)}")
-      }
-      found.writerIndex(8 + size)
-      found
-    }
-  }
-
-  object Lz4Frames extends Frames {
-    private val PIECE = 1L << 16
-
-    override def getCodecType: CompressionUtil.CodecType = CompressionUtil.CodecType.LZ4_FRAME
-
-    override protected def doCompress(allocator: BufferAllocator, plain: ArrowBuf): ArrowBuf = {
-      val frame = new ByteArrayOutputStream
-      val sink = new LZ4FrameOutputStream(frame, LZ4FrameOutputStream.BLOCKSIZE.SIZE_256KB)
-      for (at <- 0L until plain.writerIndex by PIECE) {
-        plain.getBytes(at, sink, math.min(PIECE, plain.writerIndex - at).toInt)
-      }
-      sink.close()
-      val found = allocator.buffer(8L + frame.size)
-      found.setBytes(8, frame.toByteArray)
-      found.writerIndex(8L + frame.size)
-      found
-    }
   }
 }

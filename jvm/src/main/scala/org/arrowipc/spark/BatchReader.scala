@@ -4,7 +4,7 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.arrow.flatbuf.{Message, RecordBatch}
 import org.apache.arrow.memory.BufferAllocator
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.sql.vectorized.{ColumnarBatch, ColumnVector}
+import org.apache.spark.sql.vectorized.ColumnarBatch
 import org.arrowipc.spark.ArrowIpcException.Limit
 import org.arrowipc.spark.IpcFile.Block
 
@@ -13,7 +13,7 @@ import org.arrowipc.spark.IpcFile.Block
  *
  * @param most limit of the estimated bytes that the rows of all batches take after Spark has copied them
  */
-private[spark] final class BatchReader(
+private[spark] class BatchReader(
     file: IpcFile, projection: Projection, decoder: MessageDecoder, slabs: Slabs, allocator: BufferAllocator,
     most: Long = Long.MaxValue) extends AutoCloseable {
   import BatchReader._
@@ -37,21 +37,18 @@ private[spark] final class BatchReader(
 
   /** The chosen columns of a batch; valid until `slabs` is reset, or the reader closed. */
   def keep(batch: Int): ColumnarBatch =
-    if (!projection.isFound) {
-      batchOf(Array.empty, file.rows(batch).toInt)
-    } else {
-      Metadata.guarded(s"batch $batch") {
-        dictionaries.resolve(whole.columns, batch)
-        val block = file.batches(batch)
-        val message = file.header(block)
-        val header = IpcFile.batch(message)
-        val rows = IpcFile.length(header).toInt
-        val columns = load(whole, message, header, block, slabs)
-        for (column <- columns if column != null) {
-          column.prove(column.length == rows, s"it has ${column.length} rows, and the batch $rows")
-        }
-        batchOf(columns, rows)
+    if (!projection.isFound) batchOf(Array.empty, file.rows(batch).toInt)
+    else Metadata.guarded(s"batch $batch") {
+      dictionaries.resolve(whole.columns, batch)
+      val block = file.batches(batch)
+      val message = file.header(block)
+      val header = IpcFile.batch(message)
+      val rows = IpcFile.length(header).toInt
+      val columns = load(whole, message, header, block, slabs)
+      for (column <- columns if column != null) {
+        column.prove(column.length == rows, s"it has ${column.length} rows, and the batch $rows")
       }
+      batchOf(columns, rows)
     }
 
   private def batchOf(columns: Array[Column], rows: Int): ColumnarBatch = {
@@ -82,7 +79,7 @@ private[spark] final class BatchReader(
     val places = buffers.map { each =>
       if (ranges.isEmpty || each.offset > ranges.last.end + GAP) {
         total = total + 63 & -64L
-        ranges += new Range(each.offset, total)
+        ranges += new Range(each.offset, each.offset, total)
       }
       val range = ranges.last
       val grown = Math.max(0, each.offset + each.size - range.end)
@@ -101,25 +98,18 @@ private[spark] object BatchReader {
   private final val GAP = 1L << 16
 
   /** A range of a body that is read at once; `place` is its offset in the memory for all ranges. */
-  private final class Range(val start: Long, val place: Long) {
-    var end: Long = start
-  }
+  private final class Range(val start: Long, var end: Long, val place: Long)
 
   /** A reader of a whole file with memory of its own. */
-  final class OfFile(file: IpcFile, wanted: StructType, options: ReadOptions, allocator: BufferAllocator)
-      extends AutoCloseable {
-    private val slabs = new Slabs(allocator)
-    private val decoder = new MessageDecoder(options)
-    private val reader =
-      new BatchReader(file, new Projection(file.schema, wanted, options, "the file"), decoder, slabs, allocator)
-
-    /** The chosen columns of a batch; valid until the next call. */
-    def read(batch: Int): ColumnarBatch = reader.read(batch)
-
-    override def close(): Unit = {
-      reader.close()
-      decoder.close()
-      slabs.close()
+  def ofFile(file: IpcFile, wanted: StructType, options: ReadOptions, allocator: BufferAllocator): BatchReader = {
+    val (decoder, slabs) = (new MessageDecoder(options), new Slabs(allocator))
+    val projection = new Projection(file.schema, wanted, options, "the file")
+    new BatchReader(file, projection, decoder, slabs, allocator) {
+      override def close(): Unit = {
+        super.close()
+        decoder.close()
+        slabs.close()
+      }
     }
   }
 }

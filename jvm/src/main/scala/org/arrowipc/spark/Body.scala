@@ -24,13 +24,10 @@ private[spark] final class Body(plan: Plan.Whole, message: Message, header: Reco
   /** The codec of the buffers, if they are compressed. */
   def codec: Option[Codec] = {
     def unknown(codec: Any) = throw new Unsupported(s"a batch is compressed by the unknown codec $codec")
-    if (header.compression != null) {
-      val codec = if (header.compression.method == 0) Codec.of(header.compression.codec) else None
-      codec.orElse(unknown(header.compression.codec))
-    } else {
-      Metadata.pairs(message).find(_.key == EXPERIMENTAL)
-        .map(pair => Codec.named(pair.value).getOrElse(unknown(pair.value)))
-    }
+    val stated = header.compression
+    if (stated != null) Codec.of(stated.codec).filter(_ => stated.method == 0).orElse(unknown(stated.codec))
+    else Metadata.pairs(message).find(_.key == EXPERIMENTAL)
+      .map(pair => Codec.named(pair.value).getOrElse(unknown(pair.value)))
   }
 
   private def checkCounts(): Unit = {
@@ -49,11 +46,8 @@ private[spark] final class Body(plan: Plan.Whole, message: Message, header: Reco
         s"${all.nodes} and $buffers")
   }
 
-  private def columnsOf(plans: collection.Seq[Plan]): Array[Column] = {
-    val columns = new Array[Column](plans.length)
-    for (i <- columns.indices if plans(i).wanted) columns(i) = columnOf(plans(i))
-    columns
-  }
+  private def columnsOf(plans: collection.Seq[Plan]): Array[Column] =
+    Array.tabulate(plans.length)(i => if (plans(i).wanted) columnOf(plans(i)) else null)
 
   private def columnOf(plan: Plan): Column = {
     val first = plan.first

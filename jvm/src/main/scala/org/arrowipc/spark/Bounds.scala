@@ -100,10 +100,8 @@ private[spark] object Bounds {
     try (column.kind, one.path("kind").asText) match {
       case _ if bound.isMissingNode || bound.isNull => null
       case (_: ArrowType.Bool, _) => if (bound.isBoolean) bound.booleanValue else null
-      case (_: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View, "text") => UTF8String.fromString(text)
-      case (_: ArrowType.Binary | _: ArrowType.LargeBinary | _: ArrowType.BinaryView | _: ArrowType.FixedSizeBinary,
-          "binary") =>
-        UTF8String.fromBytes(Base64.getDecoder.decode(text))
+      case (Plan.Texts(), "text") => UTF8String.fromString(text)
+      case (Plan.Binaries(), "binary") => UTF8String.fromBytes(Base64.getDecoder.decode(text))
       case (_: ArrowType.FloatingPoint, "float") => text.replace("inf", "Infinity").toDouble + 0.0
       case (kind, "int") if text.length <= MostDigits => number(column, kind, new BigInteger(text))
       case _ => null

@@ -4,7 +4,6 @@ import com.github.luben.zstd.{Zstd, ZstdDecompressCtx}
 import net.jpountz.xxhash.XXHashFactory
 import org.apache.arrow.flatbuf.CompressionType
 import org.apache.arrow.memory.util.MemoryUtil.directBuffer
-import org.apache.arrow.vector.compression.CompressionCodec
 import org.apache.spark.unsafe.Platform.{copyMemory, getByte, getInt, getLong, getShort, putByte, putLong}
 import org.arrowipc.spark.payloads.Frames
 import scala.util.Try
@@ -18,12 +17,11 @@ import scala.util.Try
  * @param expansion a frame decompresses to at most this many times its bytes; 0: there is no such number
  * @param proveFrame refuses a frame that cannot hold as many bytes as its buffer claims
  * @param decompressor is made once for many frames: making it takes more time than to decompress a small one
- * @param frames compresses payloads
- * @param vectors compresses the batches of files
+ * @param frames compresses payloads, and the batches of files
  */
 private[spark] final class Codec private (
     val name: String, val number: Byte, expansion: Int, proveFrame: (Column, Long, Long, Long) => Unit,
-    val decompressor: () => Codec.Decompressor, val frames: () => Frames, val vectors: CompressionCodec) {
+    val decompressor: () => Codec.Decompressor, val frames: () => Frames) {
   import Codec._
 
   /** Refuse a frame that cannot hold `claim` bytes; the column's length requires `known` bytes (-1: unknown). */
@@ -57,10 +55,8 @@ private[spark] object Codec {
   private final val Spare = 1L << 16
 
   private val table = Seq(
-    new Codec("lz4", CompressionType.LZ4_FRAME, Lz4Expansion, proveLz4, () => Lz4, () => new Frames.Lz4s,
-      IpcOutput.Lz4Frames),
-    new Codec("zstd", CompressionType.ZSTD, 0, proveZstd, () => new Zstds, () => new Frames.Zstds,
-      IpcOutput.ZstdFrames))
+    new Codec("lz4", CompressionType.LZ4_FRAME, Lz4Expansion, proveLz4, () => Lz4, () => new Frames.Lz4s),
+    new Codec("zstd", CompressionType.ZSTD, 0, proveZstd, () => new Zstds, () => new Frames.Zstds))
 
   def of(number: Byte): Option[Codec] = table.find(_.number == number)
 
@@ -150,11 +146,6 @@ private[spark] object Codec {
 
   // -- LZ4 -----------------------------------------------------------------------------------------------------
 
-  private object Lz4 extends Decompressor {
-    override protected def fills(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean =
-      lz4(column, frame, size, into, claim)
-  }
-
   private def proveLz4(column: Column, frame: Long, size: Long, claim: Long): Unit = {
     column.prove(size >= 7 && getInt(null, frame) == Lz4Magic,
       "not an LZ4 frame (legacy and skippable frames are not allowed)")
@@ -169,36 +160,38 @@ private[spark] object Codec {
   private def xxh32(start: Long, size: Long): Int =
     XXHashFactory.fastestInstance.hash32.hash(directBuffer(start, Math.toIntExact(size)), 0)
 
-  /** Decode all blocks of a frame, where matches may refer to earlier blocks, and verify its checksums, if any. */
-  private def lz4(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean = {
-    val flags = byte(frame + 4)
-    val end = frame + size
-    val limit = into + claim
-    var at = frame + 7 + (flags & 8)
-    var out = into
-    while (end - at >= 4) {
-      val head = getInt(null, at)
-      val length = head & Int.MaxValue
-      at += 4
-      if (head == 0) {
-        if (out != limit || end - at != (flags & 4)) return false
-        column.prove((flags & 4) == 0 || xxh32(into, claim) == getInt(null, at), WrongSum + "content")
-        return true
+  private object Lz4 extends Decompressor {
+    /** Decode all blocks of a frame, where matches may refer to earlier blocks, and verify its checksums, if any. */
+    override protected def fills(column: Column, frame: Long, size: Long, into: Long, claim: Long): Boolean = {
+      val flags = byte(frame + 4)
+      val end = frame + size
+      val limit = into + claim
+      var at = frame + 7 + (flags & 8)
+      var out = into
+      while (end - at >= 4) {
+        val head = getInt(null, at)
+        val length = head & Int.MaxValue
+        at += 4
+        if (head == 0) {
+          if (out != limit || end - at != (flags & 4)) return false
+          column.prove((flags & 4) == 0 || xxh32(into, claim) == getInt(null, at), WrongSum + "content")
+          return true
+        }
+        val sum = (flags & 16) / 4
+        if (length > end - at - sum) return false
+        column.prove(sum == 0 || xxh32(at, length) == getInt(null, at + length), WrongSum + "block")
+        if (head < 0) {
+          if (length > limit - out) return false
+          copyMemory(null, at, null, out, length)
+          out += length
+        } else {
+          out = block(at, at + length, into, out, limit)
+          if (out < 0) return false
+        }
+        at += length + sum
       }
-      val sum = (flags & 16) / 4
-      if (length > end - at - sum) return false
-      column.prove(sum == 0 || xxh32(at, length) == getInt(null, at + length), WrongSum + "block")
-      if (head < 0) {
-        if (length > limit - out) return false
-        copyMemory(null, at, null, out, length)
-        out += length
-      } else {
-        out = block(at, at + length, into, out, limit)
-        if (out < 0) return false
-      }
-      at += length + sum
+      false
     }
-    false
   }
 
   /** Decode a block; return the end of its output, or -1. Read only in [from, end), write only in [start, limit). */

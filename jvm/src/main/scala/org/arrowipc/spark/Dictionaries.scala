@@ -1,7 +1,6 @@
 package org.arrowipc.spark
 
-import scala.collection.mutable
-import scala.collection.mutable.ArrayBuffer
+import scala.collection.mutable.{ArrayBuffer, HashMap}
 import org.apache.arrow.flatbuf.RecordBatch
 import org.apache.arrow.memory.BufferAllocator
 import org.arrowipc.spark.ArrowIpcException.{Format, Limit}
@@ -16,7 +15,7 @@ private[spark] final class Dictionaries(file: IpcFile, allocator: BufferAllocato
     load: (Plan.Whole, DictionaryBlock, Slabs) => (RecordBatch, Array[Column])) extends AutoCloseable {
   import Dictionaries._
 
-  private val dictionaries = mutable.HashMap.empty[Long, Known]
+  private val dictionaries = HashMap.empty[Long, Known]
   private val replaced = new ArrayBuffer[Known]
 
   /** The values of a dictionary; None if it was not read. */
@@ -30,9 +29,7 @@ private[spark] final class Dictionaries(file: IpcFile, allocator: BufferAllocato
     if (plan.dictionary != null) {
       resolve(plan.dictionary.columns, batch)
       resolve(plan.dictionaryId, plan.dictionary, batch)
-    } else {
-      resolve(plan.children, batch)
-    }
+    } else resolve(plan.children, batch)
   }
 
   private def resolve(id: Long, plan: Plan.Whole, batch: Int): Unit = {

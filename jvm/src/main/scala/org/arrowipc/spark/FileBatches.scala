@@ -9,7 +9,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.execution.datasources.PartitionedFile
 import org.apache.spark.sql.execution.vectorized.{ColumnVectorUtils, ConstantColumnVector}
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.sql.vectorized.{ColumnVector, ColumnarBatch}
+import org.apache.spark.sql.vectorized.ColumnarBatch
 import scala.collection.mutable
 
 /**
@@ -24,25 +24,19 @@ private final class FileBatches(
   private val path = split.toPath
   /** The open resources, the last opened first. */
   private val opened = mutable.Stack.empty[AutoCloseable]
-  private var constants = Array.empty[ColumnVector]
-  private var constantRows = -1
 
   // Spark does not read to the end after a LIMIT or a failure, so the end of the task closes everything, too.
   Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => close()))
-  private val (file, reader, numbers) = try FileBatches.named(path.toString) {
+  private val (file, reader, numbers) = FileBatches.onError(close())(FileBatches.named(path.toString) {
     val allocator = kept(new RootAllocator)
     val file = kept(FileBatches.open(path, split.fileSize, split.start + split.length, options, configuration))
-    val reader = kept(new BatchReader.OfFile(file, wanted, options, allocator))
+    val reader = kept(BatchReader.ofFile(file, wanted, options, allocator))
     val own = file.batches.indices.filter { number =>
       val start = file.batches(number).offset
       split.start <= start && start < split.start + split.length
     }
     (file, reader, pruner.kept(file, own).iterator)
-  } catch {
-    case error: Throwable =>
-      close()
-      throw error
-  }
+  })
 
   private def kept[T <: AutoCloseable](resource: T): T = {
     opened.push(resource)
@@ -62,16 +56,12 @@ private final class FileBatches(
 
   /** Append the partition columns to a batch: their values are in the names of the file's folders. */
   private def withPartition(batch: ColumnarBatch): ColumnarBatch = if (partitionSchema.isEmpty) batch else {
-    val rows = batch.numRows
-    if (rows != constantRows) {
-      constants = partitionSchema.fields.zipWithIndex.map { case (field, at) =>
-        val constant = new ConstantColumnVector(rows, field.dataType)
-        ColumnVectorUtils.populate(constant, split.partitionValues, at)
-        constant
-      }
-      constantRows = rows
+    val constants = partitionSchema.fields.zipWithIndex.map { case (field, at) =>
+      val constant = new ConstantColumnVector(batch.numRows, field.dataType)
+      ColumnVectorUtils.populate(constant, split.partitionValues, at)
+      constant
     }
-    new ColumnarBatch(Array.tabulate(batch.numCols)(batch.column) ++ constants, rows)
+    new ColumnarBatch(Array.tabulate(batch.numCols)(batch.column) ++ constants, batch.numRows)
   }
 
   /** Close everything; further calls do nothing. */
@@ -89,17 +79,19 @@ private object FileBatches {
     } catch {
       case gone: NoSuchFileException => throw new FileNotFoundException(s"File ${gone.getMessage} does not exist")
     }
-    try {
-      if (source.size != size) {
-        throw new ArrowIpcException.Usage(s"the file had $size bytes when it was listed and has ${source.size} now; " +
+    onError(source.close()) {
+      if (source.size != size) throw new ArrowIpcException.Usage(
+        s"the file had $size bytes when it was listed and has ${source.size} now; " +
           "run REFRESH TABLE, or create the DataFrame again")
-      }
       IpcFile.open(source, options, end = end)
-    } catch {
-      case error: Throwable =>
-        source.close()
-        throw error
     }
+  }
+
+  /** Run a function; if it fails, `undo` what would be left over. */
+  def onError[T](undo: => Unit)(run: => T): T = try run catch {
+    case error: Throwable =>
+      undo
+      throw error
   }
 
   /** Run a function, and add to the message of its error where it happened, and some help. */

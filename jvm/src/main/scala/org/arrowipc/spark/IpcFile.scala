@@ -13,22 +13,19 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 /** Where each message of an Arrow file or stream is: from a file's footer, or from the headers of a stream. */
-final class IpcFile private (private[spark] val source: Source) extends AutoCloseable {
+final class IpcFile private (private[spark] val source: Source, private var found: Schema) extends AutoCloseable {
   val batches = mutable.ArrayBuffer.empty[Block]
   private[this] val known = mutable.ArrayBuffer.empty[DictionaryBlock]
   private[this] var unread: Seq[Block] = Nil
   /** The rows of each batch of a stream; empty for a file. */
   private[this] val counts = mutable.ArrayBuffer.empty[Long]
-  private var found: Schema = _
-  private var behind = 0L
+  /** Where the Schema message of a stream ends; 0 for files, and for streams without one. */
+  private[spark] var schemaEnd = 0L
   /** The ids of the dictionaries that the schema's fields use. */
   private[this] lazy val ids = idsOf(found.getFields)
   private[this] var torn: Option[Fault] = None
 
   def schema: Schema = found
-
-  /** Where the Schema message of a stream ends; 0 for files, and for streams without one. */
-  private[spark] def schemaEnd: Long = behind
 
   /** The error that ends a stream too early, if any. A caller that has read all `batches` before it must raise it. */
   def fault: Option[Fault] = torn
@@ -115,7 +112,7 @@ final class IpcFile private (private[spark] val source: Source) extends AutoClos
       s"expected one Schema message, at the start of the stream; found a message of kind $kind")
     if (kind == MessageHeader.Schema) {
       found = Metadata.schema(IpcFile.header(message, kind, new flatbuf.Schema))
-      behind = block.offset + block.metadataLength + block.bodyLength
+      schemaEnd = block.offset + block.metadataLength + block.bodyLength
     } else if (kind == MessageHeader.DictionaryBatch) known += dictionary(block, message, batches.size)
     else {
       counts += IpcFile.length(batch(message))
@@ -168,8 +165,7 @@ object IpcFile {
       : IpcFile = Metadata.guarded("the file") {
     val magic = source.read(0, math.min(Magic.remaining, source.size).toInt) == Magic
     Format.unless(magic || options.format != "file", "not an Arrow file: it does not begin with ARROW1")
-    val file = new IpcFile(source)
-    file.found = given
+    val file = new IpcFile(source, given)
     if (!magic || options.format == "stream") file.walk(0, end) else file.readFooter()
     Plan.of(file.schema.getFields) // raises an error if the schema is invalid
     file
@@ -177,8 +173,7 @@ object IpcFile {
 
   /** Find the messages from byte `start` on in a stream whose schema is known. */
   private[spark] def rest(source: Source, schema: Schema, start: Long): IpcFile = {
-    val file = new IpcFile(source)
-    file.found = schema
+    val file = new IpcFile(source, schema)
     file.walk(start, Long.MaxValue)
     file
   }

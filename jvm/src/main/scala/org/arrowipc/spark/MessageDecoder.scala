@@ -1,13 +1,12 @@
 package org.arrowipc.spark
 
-import scala.collection.mutable
-import scala.collection.mutable.ArrayBuffer
+import scala.collection.mutable.{ArrayBuffer, HashMap}
 import org.apache.arrow.flatbuf.{Message, RecordBatch}
 import org.arrowipc.spark.ArrowIpcException.Limit
 
 /** Makes checked columns of messages; the caller provides their bytes, from a file or from memory. */
 private[spark] final class MessageDecoder(options: ReadOptions) extends AutoCloseable {
-  private val decompressors = new mutable.HashMap[Codec, Codec.Decompressor]
+  private val decompressors = new HashMap[Codec, Codec.Decompressor]
 
   /**
    * The wanted columns of a message, null for the others. Sizes are checked; contents, if `validate` is full.

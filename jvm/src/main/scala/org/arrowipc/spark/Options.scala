@@ -6,7 +6,7 @@ import org.apache.spark.network.util.JavaUtils
 import org.apache.spark.sql.types.{DataType, LongType}
 import scala.io.Source.fromInputStream
 import scala.jdk.CollectionConverters._
-import scala.util.Try
+import scala.util.{Try, Using}
 
 /**
  * The options of a `read` or `write`, checked by the table of `arrowipc.spark.options`, which is a file in the jar.
@@ -58,11 +58,10 @@ private object Options {
     }
   }
 
-  lazy val table: Seq[Option] = {
-    val file = fromInputStream(getClass.getResourceAsStream("/META-INF/arrowipc/options.tsv"), UTF_8.name)
-    try file.getLines().map(_.split("\t", -1)).map(each => Option(each(0), each(1), each(2), each(3))).toSeq.toList
-    finally file.close()
-  }
+  lazy val table: Seq[Option] =
+    Using.resource(fromInputStream(getClass.getResourceAsStream("/META-INF/arrowipc/options.tsv"), UTF_8.name)) {
+      _.getLines().map(_.split("\t", -1)).map(each => Option(each(0), each(1), each(2), each(3))).toList
+    }
 }
 
 /** @param time Spark's type for times of day */
@@ -112,7 +111,9 @@ private[spark] final class WriteOptions private (options: Options) extends Seria
 
 /** How the cells of a column are decoded: by options of their own, and by some of the options of reading. */
 private[spark] final class PayloadOptions private (options: Options, val read: ReadOptions) extends Serializable {
-  def this(asked: Map[String, String]) = this(PayloadOptions.known(asked), ReadOptions.ofPayloads(asked))
+  def this(asked: Map[String, String]) = this(
+    Options.known("from_arrow", asked, "payload", Set("validate", "nanoseconds", "unsupported", "extensions")),
+    ReadOptions.ofPayloads(asked))
 
   val onError: String = options.text("on_error")
   /** The name of each row's last field, for the reason why a payload could not be read; empty: no such field. */
@@ -123,11 +124,6 @@ private[spark] final class PayloadOptions private (options: Options, val read: R
   val column: String = options.text("column")
   /** The Schema message for payloads that have none. */
   val schema: Array[Byte] = Base64.getDecoder.decode(options.text("schema"))
-}
-
-private[spark] object PayloadOptions {
-  private def known(asked: Map[String, String]): Options =
-    Options.known("from_arrow", asked, "payload", Set("validate", "nanoseconds", "unsupported", "extensions"))
 }
 
 /** How rows are encoded as payloads: by options of their own, and by some of the options of writing. */

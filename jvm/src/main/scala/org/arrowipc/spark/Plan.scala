@@ -4,6 +4,7 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import org.apache.arrow.vector.types.{DateUnit, IntervalUnit, TimeUnit, UnionMode}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field}
+import org.apache.arrow.vector.types.pojo.ArrowType.ArrowTypeID
 import org.arrowipc.spark.Metadata.fits
 import org.arrowipc.spark.Plan._
 
@@ -110,6 +111,17 @@ private[spark] object Plan {
   }
 
   private def same(one: Field, other: Field) = stored(one) == stored(other) && one.getChildren == other.getChildren
+
+  /** Matches the types that hold the same values in several layouts. */
+  final class Kinds private[Plan] (ids: ArrowTypeID*) {
+    def unapply(kind: ArrowType): Boolean = ids.contains(kind.getTypeID)
+  }
+
+  val Texts = new Kinds(ArrowTypeID.Utf8, ArrowTypeID.LargeUtf8, ArrowTypeID.Utf8View)
+  val Binaries =
+    new Kinds(ArrowTypeID.Binary, ArrowTypeID.LargeBinary, ArrowTypeID.BinaryView, ArrowTypeID.FixedSizeBinary)
+  val Lists = new Kinds(ArrowTypeID.List, ArrowTypeID.LargeList, ArrowTypeID.ListView, ArrowTypeID.LargeListView,
+    ArrowTypeID.FixedSizeList)
 
   /** The type codes of a union's members: 0, 1, ... if the schema states none. */
   def codes(union: ArrowType.Union, members: Int): Array[Int] =

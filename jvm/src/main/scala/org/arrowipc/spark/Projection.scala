@@ -35,14 +35,10 @@ private[spark] final class Projection(schema: Schema, wanted: StructType, option
   }
 
   /** The vectors of all fields; refuse values that Spark cannot hold. `columns` may be empty if none `isFound`. */
-  def vectors(columns: Array[Column], rows: Int): Array[ColumnVector] = {
-    val vectors = new Array[ColumnVector](fields.length)
-    for (i <- vectors.indices) {
-      val vector = makers(i)(columns, rows)
-      vector.check(0, rows)
-      if (!fields(i).nullable) Vectors.refuseNulls(vector, 0, rows, fields(i).name)
-      vectors(i) = vector
-    }
-    vectors
+  def vectors(columns: Array[Column], rows: Int): Array[ColumnVector] = Array.tabulate(fields.length) { i =>
+    val vector = makers(i)(columns, rows)
+    vector.check(0, rows)
+    if (!fields(i).nullable) Vectors.refuseNulls(vector, 0, rows, fields(i).name)
+    vector
   }
 }

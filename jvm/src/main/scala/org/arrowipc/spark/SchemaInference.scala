@@ -20,9 +20,8 @@ private final class SchemaInference(session: SparkSession, options: Map[String, 
     val found = files.filter(_.getLen > 0).map(file => (file.getPath.toString, file.getLen)).sorted
     val look = SchemaInference.Look(read, spark.ignoreMissingFiles, spark.ignoreCorruptFiles)
     val configuration = session.sessionState.newHadoopConfWithOptions(options)
-    if (!read.mergeSchema) {
-      found.iterator.flatMap(file => look.at(file, configuration)).nextOption()
-    } else {
+    if (!read.mergeSchema) found.iterator.flatMap(look.at(_, configuration)).nextOption()
+    else {
       val sent = new SerializableConfiguration(configuration)
       val caseSensitive = session.sessionState.conf.caseSensitiveAnalysis
       val context = session.sparkContext

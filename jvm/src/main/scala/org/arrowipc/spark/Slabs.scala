@@ -21,22 +21,17 @@ private[spark] final class Slabs(allocator: BufferAllocator) extends AutoCloseab
   /** Return the address of `size` bytes, which are valid until the next `reset`. */
   def take(size: Long): Long = {
     taken += size
-    if (used < slabs.length) {
-      val found = slabs(used).capacity
-      if (found < size || found / 4 > size + Slabs.SPARE) slabs.remove(used).close()
-      else {
-        used += 1
-        return slabs(used - 1).memoryAddress
-      }
+    val found = if (used < slabs.length) slabs(used).capacity else 0
+    if (found < size || found == 0 || found / 4 > size + Slabs.SPARE) {
+      if (used < slabs.length) slabs.remove(used).close()
+      slabs.insert(used, try allocator.buffer(Math.max(size, 64)) catch {
+        case error @ (_: OutOfMemoryException | _: OutOfMemoryError) =>
+          throw new Limit(s"a batch needs $size bytes, more than this task has left: ${error.getMessage}; " +
+            "give the executor more memory, or write shorter batches", error)
+      })
     }
-    val slab = try allocator.buffer(Math.max(size, 64)) catch {
-      case error @ (_: OutOfMemoryException | _: OutOfMemoryError) =>
-        throw new Limit(s"a batch needs $size bytes, more than this task has left: ${error.getMessage}; " +
-          "give the executor more memory, or write shorter batches", error)
-    }
-    slabs.insert(used, slab)
     used += 1
-    slab.memoryAddress
+    slabs(used - 1).memoryAddress
   }
 
   override def close(): Unit = {

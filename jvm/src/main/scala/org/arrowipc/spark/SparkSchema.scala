@@ -4,7 +4,7 @@ import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 import org.apache.arrow.vector.types.{DateUnit, FloatingPointPrecision, IntervalUnit, TimeUnit}
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, FieldType, Schema}
-import org.apache.spark.sql.types.{Metadata => FieldMetadata, _}
+import org.apache.spark.sql.types._
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
@@ -22,11 +22,7 @@ object SparkSchema {
     case array: ArrayType => supports(array.elementType)
     case map: MapType => supports(map.keyType) && supports(map.valueType)
     case udt: UserDefinedType[_] => supports(udt.sqlType)
-    case BooleanType | ByteType | ShortType | IntegerType | LongType | FloatType | DoubleType | BinaryType | DateType |
-        TimestampType | TimestampNTZType | NullType => true
-    case _: DecimalType | _: StringType | _: CharType | _: VarcharType | _: DayTimeIntervalType |
-        _: YearMonthIntervalType => true
-    case other => isTime(other)
+    case other => leaf.isDefinedAt(other)
   }
 
   /** Whether a type is TIME, whose class Spark 4.0 does not have. */
@@ -48,25 +44,16 @@ object SparkSchema {
   /** Spark's schema for a file; everything is nullable. */
   def of(schema: Schema, options: ReadOptions): StructType = {
     val natural = SparkTypes.schema(schema, options)
-    val own = Option(schema.getCustomMetadata.get(KEY)).flatMap(parsed).map(_.map(each => each.name -> each).toMap)
-    def bytes(dataType: DataType) = nullable(plain(dataType, BinaryType)) // texts may be stored as binary
-    StructType(natural.map { field =>
-      own.flatMap(_.get(field.name)).filter(each => bytes(each.dataType) == bytes(field.dataType))
-        .map(each => each.copy(dataType = nullable(each.dataType), nullable = true)).getOrElse(field)
-    })
+    val own = parsed(schema.getCustomMetadata.get(KEY)).map(each => each.name -> each).toMap
+    def bytes(field: StructField) = // texts may be stored as binary
+      plain(StructType(Seq(field)), BinaryType).asInstanceOf[StructType].toNullable
+    StructType(natural.map(field => own.get(field.name).filter(bytes(_) == bytes(field)).getOrElse(field)))
   }
 
-  private def nullable(dataType: DataType): DataType = dataType match {
-    case struct: StructType =>
-      StructType(struct.map(each => each.copy(dataType = nullable(each.dataType), nullable = true)))
-    case ArrayType(element, _) => ArrayType(nullable(element), containsNull = true)
-    case MapType(key, value, _) => MapType(nullable(key), nullable(value), valueContainsNull = true)
-    case other => other
-  }
-
-  /** Parse a schema from untrusted JSON. */
-  private def parsed(json: String): Option[StructType] =
-    Try(DataType.fromJson(harmless(JSON.readTree(json)).toString).asInstanceOf[StructType]).toOption
+  /** Parse a schema from untrusted JSON; it is empty if that cannot be done, or there is none. */
+  private def parsed(json: String): StructType =
+    Try(DataType.fromJson(harmless(JSON.readTree(json)).toString).asInstanceOf[StructType].toNullable)
+      .getOrElse(new StructType)
 
   /**
    * Replace user-defined types in the JSON by their stored types, except Spark's own. They name classes to construct
@@ -87,27 +74,25 @@ object SparkSchema {
     }
   }
 
-  /** The Arrow schema for columns of Spark; texts are stored as `text`. */
-  def arrow(schema: StructType, text: ArrowType): Schema = {
-    val fields = schema.map(each => stored(field(each.name, each.dataType, each.nullable), text)).asJava
+  /** The Arrow schema for columns of Spark; the option `invalidText` may say that texts are stored as binary. */
+  def arrow(schema: StructType, invalidText: String): Schema = {
+    val text = if (invalidText == "binary") ArrowType.Binary.INSTANCE else ArrowType.Utf8.INSTANCE
+    val fields = schema.map(each => field(each.name, each.dataType, each.nullable, text)).asJava
     val defaults = new ReadOptions(java.util.Map.of[String, String])
-    val read = Try(SparkTypes.schema(new Schema(fields), defaults)).toOption
-    val said = read.exists(_.zip(schema).forall { case (one, other) =>
-      one.dataType == nullable(other.dataType) && other.metadata == FieldMetadata.empty
-    })
+    val said = Try(SparkTypes.schema(new Schema(fields), defaults)).toOption.contains(schema.toNullable)
     new Schema(fields, (if (said) Map.empty[String, String] else Map(KEY -> schema.json)).asJava)
   }
 
-  private def stored(field: Field, text: ArrowType): Field = {
-    val kind = if (field.getType == ArrowType.Utf8.INSTANCE) text else field.getType
-    val children = field.getChildren.asScala.map(stored(_, text)).asJava
-    new Field(field.getName, new FieldType(field.isNullable, kind, null), children)
-  }
+  /** What is wrong with a text that is not UTF-8, and what can be done about it. */
+  def notUtf8(bytes: Array[Byte]): String = "not UTF-8, as Arrow's texts are: " +
+    bytes.take(32).map("%02X".format(_)).mkString +
+    "; set the option invalid_text=replace, or invalid_text=binary, which keeps the bytes of all texts"
 
-  private def leaf(dataType: DataType): ArrowType = dataType match {
+  /** The Arrow types of Spark's types without children. */
+  private val leaf: PartialFunction[DataType, ArrowType] = {
     case NullType => ArrowType.Null.INSTANCE
     case BooleanType => ArrowType.Bool.INSTANCE
-    case ByteType | ShortType | IntegerType | LongType => new ArrowType.Int(8 * dataType.defaultSize, true)
+    case whole @ (ByteType | ShortType | IntegerType | LongType) => new ArrowType.Int(8 * whole.defaultSize, true)
     case FloatType => new ArrowType.FloatingPoint(FloatingPointPrecision.SINGLE)
     case DoubleType => new ArrowType.FloatingPoint(FloatingPointPrecision.DOUBLE)
     case decimal: DecimalType => new ArrowType.Decimal(decimal.precision, decimal.scale, 128)
@@ -118,21 +103,21 @@ object SparkSchema {
     case _: DayTimeIntervalType => new ArrowType.Duration(TimeUnit.MICROSECOND)
     case _: YearMonthIntervalType => new ArrowType.Interval(IntervalUnit.YEAR_MONTH)
     case other if isTime(other) => new ArrowType.Time(TimeUnit.NANOSECOND, 64)
-    case _ => ArrowType.Utf8.INSTANCE
+    case _: StringType | _: CharType | _: VarcharType => ArrowType.Utf8.INSTANCE
   }
 
-  private def field(name: String, dataType: DataType, isNullable: Boolean): Field = {
+  private def field(name: String, dataType: DataType, isNullable: Boolean, text: ArrowType): Field = {
     def made(arrow: ArrowType, children: Field*) =
       new Field(name, new FieldType(isNullable || dataType == NullType, arrow, null), children.asJava)
     dataType match {
-      case udt: UserDefinedType[_] => field(name, udt.sqlType, isNullable)
+      case udt: UserDefinedType[_] => field(name, udt.sqlType, isNullable, text)
       case struct: StructType =>
-        made(ArrowType.Struct.INSTANCE, struct.map(each => field(each.name, each.dataType, each.nullable)): _*)
-      case ArrayType(element, nulls) => made(ArrowType.List.INSTANCE, field("element", element, nulls))
+        made(ArrowType.Struct.INSTANCE, struct.map(each => field(each.name, each.dataType, each.nullable, text)): _*)
+      case ArrayType(element, nulls) => made(ArrowType.List.INSTANCE, field("element", element, nulls, text))
       case MapType(key, value, nulls) =>
         val entries = new StructType().add("key", key, nullable = false).add("value", value, nulls)
-        made(new ArrowType.Map(false), field("entries", entries, isNullable = false))
-      case leaf => made(this.leaf(leaf))
+        made(new ArrowType.Map(false), field("entries", entries, isNullable = false, text))
+      case _ => made(if (leaf(dataType) == ArrowType.Utf8.INSTANCE) text else leaf(dataType))
     }
   }
 }

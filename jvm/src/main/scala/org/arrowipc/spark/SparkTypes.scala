@@ -58,9 +58,7 @@ object SparkTypes {
       case ("arrow.uuid", _) => StringType
       case ("arrow.bool8", _) => BooleanType
       case (_, _: ArrowType.RunEndEncoded) => of(children.get(1), options, path)
-      case (_, _: ArrowType.List | _: ArrowType.LargeList | _: ArrowType.ListView | _: ArrowType.LargeListView |
-          _: ArrowType.FixedSizeList) =>
-        ArrayType(of(children.get(0), options, path + ".element"))
+      case (_, Plan.Lists()) => ArrayType(of(children.get(0), options, path + ".element"))
       case (_, _: ArrowType.Struct) =>
         checkUnique(children, s"column '$path'")
         struct(children, children.asScala.map(Plan.name), options, path)
@@ -108,9 +106,8 @@ object SparkTypes {
     case int: ArrowType.Int => integer(int)
     case real: ArrowType.FloatingPoint =>
       if (real.getPrecision == FloatingPointPrecision.DOUBLE) DoubleType else FloatType
-    case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View => StringType
-    case _: ArrowType.Binary | _: ArrowType.LargeBinary | _: ArrowType.BinaryView | _: ArrowType.FixedSizeBinary =>
-      BinaryType
+    case Plan.Texts() => StringType
+    case Plan.Binaries() => BinaryType
     case _: ArrowType.Date => DateType
     case _: ArrowType.Time => options.time
     case timestamp: ArrowType.Timestamp => if (timestamp.getTimezone == null) TimestampNTZType else TimestampType

@@ -1,13 +1,12 @@
 package org.arrowipc.spark
 
-import java.math.BigInteger
-import java.nio.ByteBuffer
+import java.math.{BigDecimal, BigInteger}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.Base64
 import java.util.zip.CRC32
 import com.fasterxml.jackson.databind.ObjectMapper
 import com.fasterxml.jackson.databind.node.ObjectNode
-import org.apache.arrow.vector.{FieldVector, VectorSchemaRoot}
+import org.apache.arrow.vector.{DecimalVector, FieldVector, VectorSchemaRoot}
 import org.apache.arrow.vector.complex.StructVector
 import org.apache.arrow.vector.types.FloatingPointPrecision.SINGLE
 import org.apache.arrow.vector.types.pojo.{ArrowType, Field, Schema}
@@ -78,8 +77,9 @@ private object Statistics {
       val (low, high) = whole(vector)
       entry.put("kind", "bool").put("min", low == 1).put("max", high == 1)
     case _: ArrowType.Decimal =>
-      val (low, high) = ends[BigInteger](vector, wide(vector, _), (one, other) => one.compareTo(other))
-      integers(low, high, entry)
+      val decimals = vector.asInstanceOf[DecimalVector]
+      val (low, high) = ends[BigDecimal](vector, decimals.getObject(_), (one, other) => one.compareTo(other))
+      integers(low.unscaledValue, high.unscaledValue, entry)
     case _: ArrowType.Utf8 =>
       val (low, high) = texts(vector, entry)
       entry.put("kind", "text").put("min", lower(low))
@@ -173,34 +173,20 @@ private object Statistics {
   }
 
   private def texts(vector: FieldVector, entry: ObjectNode): (UTF8String, UTF8String) = {
-    val (low, high) = ends[UTF8String](vector, text(vector, _), (one, other) => one.binaryCompare(other))
+    val (offsets, data) = (vector.getOffsetBuffer.memoryAddress, vector.getDataBuffer.memoryAddress)
+    def start(row: Int) = Platform.getInt(null, offsets + 4L * row)
+    def text(row: Int) = UTF8String.fromAddress(null, data + start(row), start(row + 1) - start(row))
+    val (low, high) = ends[UTF8String](vector, text, (one, other) => one.binaryCompare(other))
     if (low.numBytes > CUT) entry.put("min_exact", false)
     if (high.numBytes > CUT) entry.put("max_exact", false)
     (low, high)
   }
 
-  private def wide(vector: FieldVector, row: Int): BigInteger = {
-    val address = vector.getDataBuffer.memoryAddress + 16L * row
-    val bytes = ByteBuffer.allocate(16)
-    bytes.putLong(Platform.getLong(null, address + 8)).putLong(Platform.getLong(null, address))
-    new BigInteger(bytes.array)
-  }
-
-  private def text(vector: FieldVector, row: Int): UTF8String = {
-    val offsets = vector.getOffsetBuffer.memoryAddress + 4L * row
-    val start = Platform.getInt(null, offsets)
-    UTF8String.fromAddress(
-      null, vector.getDataBuffer.memoryAddress + start, Platform.getInt(null, offsets + 4) - start)
-  }
-
   /** Cut a text to a lower bound: its first bytes, only whole characters. */
   private def lower(value: UTF8String): String = {
     val bytes = value.getBytes
-    var end = math.min(bytes.length, CUT)
-    while (end > 0 && end < bytes.length && (bytes(end) & 0xc0) == 0x80) {
-      end -= 1
-    }
-    new String(bytes, 0, end, UTF_8)
+    val end = if (bytes.length <= CUT) bytes.length else bytes.lastIndexWhere(byte => (byte & 0xc0) != 0x80, CUT)
+    new String(bytes, 0, math.max(end, 0), UTF_8)
   }
 
   /** The smallest text above all texts that begin with `start`, of at most CUT bytes; None if there is none. */

@@ -65,11 +65,9 @@ private final class Unify(caseSensitive: Boolean) {
     val found = mutable.LinkedHashMap.empty[String, StructField]
     struct.fields.foreach { field =>
       val key = Names.key(field.name, caseSensitive)
-      found.put(key, field).foreach { twin =>
-        throw new ArrowIpcException.Usage(
-          s"names that differ in case only do not merge: '${twin.name}', '${field.name}'; rename one of them where " +
-            "the data is written, or set spark.sql.caseSensitive")
-      }
+      found.put(key, field).foreach(twin => throw new ArrowIpcException.Usage(
+        s"names that differ in case only do not merge: '${twin.name}', '${field.name}'; rename one of them where " +
+          "the data is written, or set spark.sql.caseSensitive"))
     }
     found
   }

@@ -14,7 +14,7 @@ private[spark] object Validator {
       case FIXED => if (column.plan.dictionary != null) checkIndices(column)
       case VAR32 | VAR64 =>
         checkOffsets(column, column.size(2))
-        if (isText(column)) checkText(column)
+        if (Plan.Texts.unapply(column.plan.`type`)) checkText(column)
       case VIEW => checkViews(column)
       case LIST32 | LIST64 =>
         checkOffsets(column, column.children(0).length)
@@ -106,11 +106,6 @@ private[spark] object Validator {
 
   // -- text ----------------------------------------------------------------------------------------------------
 
-  private def isText(column: Column): Boolean = column.plan.`type` match {
-    case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View => true
-    case _ => false
-  }
-
   private def checkText(column: Column): Unit = {
     val first = column.offset(0)
     if (!isAscii(column.address(2) + first, column.offset(column.length) - first)) {
@@ -126,7 +121,7 @@ private[spark] object Validator {
   }
 
   private def checkViews(column: Column): Unit = {
-    val text = isText(column)
+    val text = Plan.Texts.unapply(column.plan.`type`)
     // Views may share bytes, so the bytes that are read are bounded: by several times what unshared views need.
     var budget = 8 * column.size.drop(2).sum + 64 * column.length
     var row = 0L

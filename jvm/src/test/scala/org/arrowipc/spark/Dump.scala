@@ -8,7 +8,6 @@ import scala.collection.mutable.ArrayBuffer
 import scala.io.Source.fromInputStream
 import scala.jdk.CollectionConverters._
 import scala.util.Using
-
 import org.apache.arrow.memory.{BufferAllocator, RootAllocator}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{SpecializedGetters, UnsafeProjection}
@@ -67,7 +66,7 @@ object Dump {
         val projection = UnsafeProjection.create(schema)
         row => projection(row)
       }
-      Using.resource(new BatchReader.OfFile(file, schema, options, allocator)) { reader =>
+      Using.resource(BatchReader.ofFile(file, schema, options, allocator)) { reader =>
         for (i <- 0 until Math.min(BATCHES, file.batches.size)) {
           val batch = reader.read(i)
           batch.rowIterator.asScala.take(ROWS).foreach(copy)

@@ -19,8 +19,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
  * The catalog has no tables, and says so to Spark, which then reads arrowipc.`path` as a file.
  */
 final class ArrowIpcCatalog extends FunctionCatalog with TableCatalog {
-  import ArrowIpcCatalog._
-
   private var own = ""
 
   override def initialize(name: String, options: CaseInsensitiveStringMap): Unit = own = name
@@ -32,10 +30,10 @@ final class ArrowIpcCatalog extends FunctionCatalog with TableCatalog {
   override def loadFunction(identifier: Identifier): UnboundFunction = {
     val texts = identifier.namespace.toSeq
     identifier.name.toLowerCase(util.Locale.ROOT) match {
-      case FromArrow.NAME => new Unbound(FromArrow.NAME, PAYLOAD, { case BinaryType | NullType => FromArrow(texts) })
-      case SchemaOfArrow.NAME => new Unbound(SchemaOfArrow.NAME, PAYLOAD, {
-        case BinaryType | NullType => new SchemaOfArrow(FromArrow.optionsOf(texts))
-      })
+      case FromArrow.NAME =>
+        new Unbound(FromArrow.NAME, FromArrow.TAKES, { case BinaryType | NullType => FromArrow(texts) })
+      case SchemaOfArrow.NAME =>
+        new Unbound(SchemaOfArrow.NAME, FromArrow.TAKES, { case BinaryType | NullType => new SchemaOfArrow(texts) })
       case ToArrow.NAME => new Unbound(ToArrow.NAME, ToArrow.TAKES, Function.unlift(ToArrow.of(_, texts)))
       case _ => throw new NoSuchFunctionException(identifier)
     }
@@ -46,10 +44,6 @@ final class ArrowIpcCatalog extends FunctionCatalog with TableCatalog {
   override def alterTable(identifier: Identifier, changes: TableChange*): Table = loadTable(identifier)
   override def dropTable(identifier: Identifier): Boolean = false
   override def renameTable(from: Identifier, to: Identifier): Unit = loadTable(from)
-}
-
-private object ArrowIpcCatalog {
-  private final val PAYLOAD = "binary column"
 }
 
 /** A function of one column, whose type must be one that `make` accepts. */

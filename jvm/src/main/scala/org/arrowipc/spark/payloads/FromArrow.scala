@@ -17,13 +17,15 @@ import scala.util.Using
  * `from_arrow(payload)` returns the rows of each payload as an array of structs. Spark calls it from generated code.
  *
  * In a task, an array is valid until the function is called again, like the rows of Spark's own operators.
+ *
+ * @param text the schema as DDL or JSON, and options such as `prefix=5`
  */
-private[spark] final class FromArrow(schema: StructType, options: PayloadOptions, text: Seq[String])
-    extends ScalarFunction[ArrayData] {
+private[spark] final case class FromArrow(text: Seq[String]) extends ScalarFunction[ArrayData] {
   import FromArrow._
 
-  private val element =
-    if (options.errorColumn.isEmpty) schema else schema.add(options.errorColumn, StringType)
+  private val schema = schemaOf(text)
+  private val options = new PayloadOptions(pairsOf(text.tail))
+  private val element = if (options.errorColumn.isEmpty) schema else schema.add(options.errorColumn, StringType)
   @transient private var running: Running = _
 
   override def inputTypes: Array[DataType] = Array(BinaryType)
@@ -32,20 +34,14 @@ private[spark] final class FromArrow(schema: StructType, options: PayloadOptions
   override def canonicalName: String = (text :+ NAME).mkString("arrowipc.", ".", "")
   /** The name in plans, and in the names of columns. */
   override def toString: String = NAME
-  override def hashCode: Int = text.hashCode
-  override def equals(other: Any): Boolean = other match {
-    case function: FromArrow => function.canonicalName == canonicalName
-    case _ => false
-  }
 
   override def produceResult(input: InternalRow): ArrayData = invoke(input.getBinary(0))
 
   /** Spark finds and calls this method by its name. */
   def invoke(cell: Array[Byte]): ArrayData = {
     val context = TaskContext.get()
-    if (context == null) {
-      if (cell == null) null else alone(cell)
-    } else {
+    if (context == null) Option(cell).map(alone).orNull
+    else {
       if (running == null || running.context != context) running = new Running(context)
       running.rows(cell)
     }
@@ -89,6 +85,7 @@ private[spark] final class FromArrow(schema: StructType, options: PayloadOptions
 
 private[spark] object FromArrow {
   final val NAME = "from_arrow"
+  final val TAKES = "binary column"
   private final val HELP = "; on_error=\"null\" gives null for such payloads, and decode_payloads(on_error=\"skip\") " +
     "leaves them out"
 
@@ -108,17 +105,14 @@ private[spark] object FromArrow {
     }
   }
 
-  /** Make the function from a schema as DDL or JSON, and options such as `prefix=5`. */
-  def apply(texts: Seq[String]): FromArrow = {
+  private def schemaOf(texts: Seq[String]): StructType = {
     val schema = texts.headOption.getOrElse(throw new ArrowIpcException.Usage(
       "from_arrow needs a schema: arrowipc.`id bigint, name string`.from_arrow(payload)"))
     val wanted = if (schema.trim.startsWith("{")) DataType.fromJson(schema) else StructType.fromDDL(schema)
-    new FromArrow(wanted.asInstanceOf[StructType], optionsOf(texts.tail), texts)
+    wanted.asInstanceOf[StructType]
   }
 
   /** Parse options of the form `name=value`. */
-  def optionsOf(texts: Seq[String]): PayloadOptions = new PayloadOptions(pairsOf(texts))
-
   def pairsOf(texts: Seq[String]): Map[String, String] = texts.map(_.split("=", 2) match {
     case Array(name, value) => name.trim -> value
     case Array(text) => throw new ArrowIpcException.Usage(s"expected an option such as on_error=null, found '$text'")

@@ -5,7 +5,7 @@ import java.math.RoundingMode
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.types._
-import org.apache.spark.unsafe.Platform.{BYTE_ARRAY_OFFSET => BASE, putDouble, putFloat, putShort}
+import org.apache.spark.unsafe.Platform.{BYTE_ARRAY_OFFSET => BASE}
 import org.arrowipc.spark.ArrowIpcException.{Limit, Usage}
 
 /** The values of one field: each is at the place `at(i)` of `holders(i)`, a row or an array of elements. */
@@ -47,15 +47,11 @@ private[payloads] object Layout {
       case udt: UserDefinedType[_] => of(udt.sqlType, path, invalidText, number)
       case NullType => new Nulls(number(0))
       case BooleanType => new Booleans(number(2))
-      case ByteType => new Words(number(2), 1, (draft, place, holder, at) => draft.bytes(place) = holder.getByte(at))
-      case ShortType =>
-        new Words(number(2), 2, (draft, place, holder, at) => putShort(draft.bytes, BASE + place, holder.getShort(at)))
-      case IntegerType | DateType =>
-        new Words(number(2), 4, (draft, place, holder, at) => draft.putInt(place, holder.getInt(at)))
-      case FloatType =>
-        new Words(number(2), 4, (draft, place, holder, at) => putFloat(draft.bytes, BASE + place, holder.getFloat(at)))
-      case DoubleType =>
-        new Words(number(2), 8, (draft, place, rows, at) => putDouble(draft.bytes, BASE + place, rows.getDouble(at)))
+      case ByteType => new Words(number(2), 1, (to, place, row, at) => to.bytes(place) = row.getByte(at))
+      case ShortType => new Words(number(2), 2, (to, place, row, at) => to.putShort(place, row.getShort(at)))
+      case IntegerType | DateType => new Words(number(2), 4, (to, place, row, at) => to.putInt(place, row.getInt(at)))
+      case FloatType => new Words(number(2), 4, (to, place, row, at) => to.putFloat(place, row.getFloat(at)))
+      case DoubleType => new Words(number(2), 8, (to, place, row, at) => to.putDouble(place, row.getDouble(at)))
       case decimal: DecimalType => new Words(number(2), 16, decimals(decimal))
       case BinaryType => new Binaries(number(3))
       case _: StringType | _: CharType | _: VarcharType => new Texts(number(3), path, invalidText)
@@ -63,7 +59,7 @@ private[payloads] object Layout {
         new Structs(number(1), struct.fields.map(field => below(field.dataType, field.name)))
       case ArrayType(element, _) => new Lists(number(2), below(element, "element"))
       case MapType(key, value, _) => new Maps(number(2), number(1), below(key, "key"), below(value, "value"))
-      case _ => new Words(number(2), 8, (draft, place, holder, at) => draft.putLong(place, holder.getLong(at)))
+      case _ => new Words(number(2), 8, (to, place, row, at) => to.putLong(place, row.getLong(at)))
     }
   }
 
@@ -160,9 +156,7 @@ private[payloads] object Layout {
         for (i <- 0 until cells.count if !nulls || !cells.isNull(i)) {
           val value = cells.holders(i).getUTF8String(cells.at(i))
           if (!value.isValid) throw new Usage(
-            s"column '$path' holds a text that is not UTF-8, as Arrow's texts are: " +
-              value.getBytes.take(32).map("%02X".format(_)).mkString +
-              "; set the option invalid_text=replace, or invalid_text=binary, which keeps the bytes of all texts")
+            s"column '$path' holds a text that is ${SparkSchema.notUtf8(value.getBytes)}")
         }
       }
   }

@@ -23,7 +23,8 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
   private val slabs = new Slabs(memory)
   private val decoder = new MessageDecoder(options.read)
   private var reader: BatchReader = _
-  private val found = new Vectors.Rows(whole)
+  /** The rows: one vector whose members are replaced, because Spark walks through the type of each new vector. */
+  private val found = new Vectors.Members(whole, 0, Array.empty)
   /** The schemas with which cells began, the last used one first. */
   private val known = new ArrayBuffer[Known]
   private val given: Known = if (options.schema.isEmpty) null else {
@@ -41,19 +42,14 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
     // Spark's generated code copies all rows of a cell before it passes on the first.
     val most = if (options.read.validate) COPIED_BYTES + COPIED_TIMES * source.size else Long.MaxValue
     reader = new BatchReader(file, projection, decoder, slabs, memory, most)
-    val batches = new Array[ColumnarBatch](file.batches.length)
-    for (i <- batches.indices) batches(i) = reader.keep(i)
-    joined(batches)
+    joined(Array.tabulate(file.batches.length)(reader.keep))
   }
 
   private def open(cell: Array[Byte], from: Int, source: Source): (IpcFile, Projection) = {
     val place = known.indexWhere(_.begins(cell, from))
     if (place >= 0) {
-      val found = known(place)
-      if (place > 0) {
-        known.remove(place)
-        known.prepend(found)
-      }
+      if (place > 0) known.prepend(known.remove(place))
+      val found = known.head
       (IpcFile.rest(source, found.schema, found.message.length), found.projection)
     } else {
       val file = IpcFile.open(source, options.read, if (given == null) null else given.schema)
@@ -82,15 +78,12 @@ private[payloads] final class PayloadDecoder(wanted: StructType, options: Payloa
   }
 
   private def joined(batches: Array[ColumnarBatch]): ColumnarArray = {
-    var rows = 0L
-    for (batch <- batches) rows += batch.numRows
+    val rows = batches.foldLeft(0L)(_ + _.numRows)
     if (rows > Int.MaxValue) throw new Limit(s"a payload of $rows rows")
-    found.members = new Array(whole.length)
-    for (i <- found.members.indices) {
-      found.members(i) =
-        if (i == fields.length || batches.isEmpty) new Vectors.Nulls(whole(i).dataType, rows)
-        else if (batches.length == 1) batches(0).column(i).asInstanceOf[Vector]
-        else new Vectors.Joined(whole(i).dataType, batches.map(_.column(i).asInstanceOf[Vector]), rows)
+    found.members = Array.tabulate(whole.length) { i =>
+      if (i == fields.length || batches.isEmpty) new Vectors.Nulls(whole(i).dataType, rows)
+      else if (batches.length == 1) batches(0).column(i).asInstanceOf[Vector]
+      else new Vectors.Joined(whole(i).dataType, batches.map(_.column(i).asInstanceOf[Vector]), rows)
     }
     new ColumnarArray(found, 0, rows.toInt)
   }

@@ -5,11 +5,12 @@ import java.io.ByteArrayOutputStream
 import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.channels.Channels
 import java.util
-import com.google.flatbuffers.FlatBufferBuilder
-import org.apache.arrow.flatbuf
+import java.util.Collections.nCopies
+import org.apache.arrow.memory.{ArrowBuf, ReferenceManager}
+import org.apache.arrow.vector.compression.NoCompressionCodec
 import org.apache.arrow.vector.ipc.WriteChannel
-import org.apache.arrow.vector.ipc.message.MessageSerializer
-import org.apache.arrow.vector.types.pojo.{ArrowType, Schema}
+import org.apache.arrow.vector.ipc.message.{ArrowBodyCompression, ArrowFieldNode, ArrowRecordBatch, MessageSerializer}
+import org.apache.arrow.vector.types.pojo.Schema
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.unsafe.Platform
@@ -23,19 +24,35 @@ import org.arrowipc.spark.ArrowIpcException.Limit
  * written to their final place, and then its length, null count and buffers into the header before them.
  */
 private[payloads] final class PayloadEncoder(schema: StructType, options: EncodeOptions) extends AutoCloseable {
-  private val fields = {
-    val text = if (options.invalidText == "binary") ArrowType.Binary.INSTANCE else ArrowType.Utf8.INSTANCE
-    new Schema(SparkSchema.arrow(schema, text).getFields)
-  }
   private val frames = Codec.named(options.compression).map(_.frames()).orNull
   private var nodes, buffers = 0
   private val columns = schema.fields.map(field => Layout.of(field.dataType, field.name, options.invalidText, number))
-  /** The first bytes of each payload: the Schema message, if it has one, and the metadata of the batch's message. */
-  private val head = (if (options.withSchema) PayloadEncoder.message(fields) else Array.empty[Byte]) ++ header()
-  private val draft, packed = new Draft(head)
+  /** The first bytes of each payload: the Schema message, if it has one, and the batch's metadata; their beginning. */
+  private val (head, batchAt) = {
+    val bytes = new ByteArrayOutputStream
+    val out = new WriteChannel(Channels.newChannel(bytes))
+    val fields = SparkSchema.arrow(schema, options.invalidText).getFields
+    if (options.withSchema) MessageSerializer.serialize(out, new Schema(fields))
+    val start = bytes.size + 8
+    val compression =
+      if (frames == null) NoCompressionCodec.DEFAULT_BODY_COMPRESSION else new ArrowBodyCompression(frames.codec, 0)
+    // Everything that differs between payloads has a placeholder; the builder would leave out lengths of 0.
+    val buffer = new ArrowBuf(ReferenceManager.NO_OP, null, 0, 0)
+    val batch = new ArrowRecordBatch(1, nCopies(nodes, new ArrowFieldNode(0, 0)), nCopies(buffers, buffer), compression)
+    val metadata = IpcOutput.message(batch, 1, Nil)
+    MessageSerializer.writeMessageBuffer(out, metadata.remaining, metadata)
+    (bytes.toByteArray, start)
+  }
   /** Places in `head`: of the number of rows, the length of the body, the first node and the first buffer. */
-  private var rowsAt, bodyAt, nodesAt, buffersAt = 0
-  locate()
+  private val (rowsAt, bodyAt, nodesAt, buffersAt) = {
+    val bytes = ByteBuffer.wrap(head).order(ByteOrder.LITTLE_ENDIAN)
+    def follow(place: Int) = place + bytes.getInt(place)
+    def slot(table: Int, number: Int) = table + bytes.getShort(table - bytes.getInt(table) + 4 + 2 * number)
+    val message = follow(batchAt)
+    val batch = follow(slot(message, 2))
+    (slot(batch, 0), slot(message, 3), follow(slot(batch, 1)) + 4, follow(slot(batch, 2)) + 4)
+  }
+  private val draft, packed = new Draft(head, nodesAt, buffersAt)
 
   /** Take the next number of a node and of a first buffer, for a field with `count` buffers. */
   private def number(count: Int): (Int, Int) = {
@@ -43,40 +60,6 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
     nodes += 1
     buffers += count
     own
-  }
-
-  /** The padded metadata of a batch's message, with placeholders for everything that differs between payloads. */
-  private def header(): Array[Byte] = {
-    val builder = new FlatBufferBuilder
-    flatbuf.RecordBatch.startNodesVector(builder, nodes)
-    for (_ <- 0 until nodes) flatbuf.FieldNode.createFieldNode(builder, 0, 0)
-    val nodesVector = builder.endVector()
-    flatbuf.RecordBatch.startBuffersVector(builder, buffers)
-    for (_ <- 0 until buffers) flatbuf.Buffer.createBuffer(builder, 0, 0)
-    val buffersVector = builder.endVector()
-    val codec = if (frames == null) 0 else flatbuf.BodyCompression.createBodyCompression(builder, frames.codec, 0)
-    flatbuf.RecordBatch.startRecordBatch(builder)
-    flatbuf.RecordBatch.addLength(builder, 1) // the builder would leave out a zero
-    flatbuf.RecordBatch.addNodes(builder, nodesVector)
-    flatbuf.RecordBatch.addBuffers(builder, buffersVector)
-    if (frames != null) flatbuf.RecordBatch.addCompression(builder, codec)
-    val batch = flatbuf.RecordBatch.endRecordBatch(builder)
-    builder.finish(flatbuf.Message.createMessage(
-      builder, flatbuf.MetadataVersion.V5, flatbuf.MessageHeader.RecordBatch, batch, 1, 0))
-    PayloadEncoder.framed(builder.sizedByteArray)
-  }
-
-  private def locate(): Unit = {
-    val bytes = ByteBuffer.wrap(head).order(ByteOrder.LITTLE_ENDIAN)
-    def follow(place: Int) = place + bytes.getInt(place)
-    def slot(table: Int, number: Int) = table + bytes.getShort(table - bytes.getInt(table) + 4 + 2 * number)
-    val message = follow((if (options.withSchema) PayloadEncoder.message(fields).length else 0) + 8)
-    val batch = follow(slot(message, 2))
-    bodyAt = slot(message, 3)
-    rowsAt = slot(batch, 0)
-    nodesAt = follow(slot(batch, 1)) + 4
-    buffersAt = follow(slot(batch, 2)) + 4
-    draft.begin(nodesAt, buffersAt)
   }
 
   /** Encode rows as one payload; a null row has only nulls. */
@@ -104,7 +87,8 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
       if (size > 0) {
         val room = Math.max(frames.bound(size), size)
         val at = packed.take(8 + room)
-        val length = frames.compress(draft.bytes, from, size, packed.bytes, at + 8, room.toInt)
+        val (plain, into) = (ByteBuffer.wrap(draft.bytes), ByteBuffer.wrap(packed.bytes))
+        val length = frames.compress(plain, from, size, into, at + 8, room.toInt)
         packed.putLong(at, if (length < size) size else -1)
         if (length >= size) System.arraycopy(draft.bytes, from, packed.bytes, at + 8, size)
         packed.end = at + 8 + Math.min(length, size)
@@ -119,29 +103,10 @@ private[payloads] final class PayloadEncoder(schema: StructType, options: Encode
   override def close(): Unit = if (frames != null) frames.close()
 }
 
-private object PayloadEncoder {
-  private def framed(metadata: Array[Byte]): Array[Byte] = {
-    val size = metadata.length + 7 & ~7
-    ByteBuffer.allocate(8 + size).order(ByteOrder.LITTLE_ENDIAN).putInt(-1).putInt(size).put(metadata).array
-  }
-
-  private def message(schema: Schema): Array[Byte] = {
-    val bytes = new ByteArrayOutputStream
-    MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), schema)
-    bytes.toByteArray
-  }
-}
-
-/** The bytes of a payload that are written so far, in an array that grows. */
-private[payloads] final class Draft(head: Array[Byte]) {
+/** The bytes of a payload that are written so far, in an array that grows; nodes and buffers are listed in `head`. */
+private[payloads] final class Draft(head: Array[Byte], nodesAt: Int, buffersAt: Int) {
   var bytes: Array[Byte] = util.Arrays.copyOf(head, head.length + Draft.LEAST)
   var end: Int = head.length
-  private var nodesAt, buffersAt = 0
-
-  def begin(nodesAt: Int, buffersAt: Int): Unit = {
-    this.nodesAt = nodesAt
-    this.buffersAt = buffersAt
-  }
 
   def reset(): Unit = end = head.length
 
@@ -194,8 +159,11 @@ private[payloads] final class Draft(head: Array[Byte]) {
   }
 
   def getLong(place: Int): Long = Platform.getLong(bytes, BASE + place)
+  def putShort(place: Int, value: Short): Unit = Platform.putShort(bytes, BASE + place, value)
   def putInt(place: Int, value: Int): Unit = Platform.putInt(bytes, BASE + place, value)
   def putLong(place: Int, value: Long): Unit = Platform.putLong(bytes, BASE + place, value)
+  def putFloat(place: Int, value: Float): Unit = Platform.putFloat(bytes, BASE + place, value)
+  def putDouble(place: Int, value: Double): Unit = Platform.putDouble(bytes, BASE + place, value)
 }
 
 private object Draft {

@@ -7,7 +7,9 @@ import org.apache.spark.sql.types.{BinaryType, DataType, StringType}
 import org.apache.spark.unsafe.types.UTF8String
 
 /** `schema_of_arrow(payload)` returns Spark's schema of a payload as JSON, which `from_arrow` takes. */
-private[spark] final class SchemaOfArrow(options: PayloadOptions) extends ScalarFunction[UTF8String] {
+private[spark] final class SchemaOfArrow(text: Seq[String]) extends ScalarFunction[UTF8String] {
+  private val options = new PayloadOptions(FromArrow.pairsOf(text))
+
   override def inputTypes: Array[DataType] = Array(BinaryType)
   override def resultType: DataType = StringType
   override def name: String = SchemaOfArrow.NAME

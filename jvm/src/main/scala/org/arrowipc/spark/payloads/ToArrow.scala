@@ -40,15 +40,9 @@ private[spark] final case class ToArrow private (given: DataType, text: Seq[Stri
   }
 
   /** Spark finds and calls this method by its name. */
-  def invoke(rows: ArrayData): Array[Byte] = if (rows == null) null else {
-    val holders = new Array[SpecializedGetters](rows.numElements)
-    var i = 0
-    while (i < holders.length) {
-      if (!rows.isNullAt(i)) holders(i) = rows.getStruct(i, schema.length)
-      i += 1
-    }
-    encode(holders)
-  }
+  def invoke(rows: ArrayData): Array[Byte] =
+    if (rows == null) null
+    else encode(Array.tabulate(rows.numElements)(i => if (rows.isNullAt(i)) null else rows.getStruct(i, schema.length)))
 
   /** The same method for structs. */
   def invoke(row: InternalRow): Array[Byte] =
@@ -61,19 +55,17 @@ private[spark] final case class ToArrow private (given: DataType, text: Seq[Stri
     val context = TaskContext.get()
     if (context == null) Using.resource(new PayloadEncoder(schema, options))(_.encode(rows))
     else {
-      if (running != context) begin(context)
+      if (running != context) {
+        val own = new PayloadEncoder(schema, options)
+        context.addTaskCompletionListener[Unit] { _ =>
+          running = null
+          own.close()
+        }
+        encoder = own
+        running = context
+      }
       encoder.encode(rows)
     }
-  }
-
-  private def begin(context: TaskContext): Unit = {
-    val own = new PayloadEncoder(schema, options)
-    context.addTaskCompletionListener[Unit] { _ =>
-      running = null
-      own.close()
-    }
-    encoder = own
-    running = context
   }
 }
 

@@ -26,8 +26,7 @@ private[spark] final class Converters(options: ReadOptions) {
       case (_: StringType, _) if meaning == "arrow.uuid" => column => new Numbers.Uuid(target, column)
       case (BooleanType, _) if meaning == "arrow.bool8" => column => new Numbers.Bool8(target, column)
       case (map: MapType, _: ArrowType.Map) => this.map(from, map, path)
-      case (array: ArrayType, _: ArrowType.List | _: ArrowType.LargeList | _: ArrowType.ListView |
-          _: ArrowType.LargeListView | _: ArrowType.FixedSizeList) =>
+      case (array: ArrayType, Plan.Lists()) =>
         val element = plan(from.children(0), array.elementType, path + ".element")
         val required = Array(!array.containsNull)
         column => new Vectors.Lists(target, column, Array(element(column.children(0))), required)
@@ -117,7 +116,7 @@ private[spark] final class Converters(options: ReadOptions) {
     case (_: ArrowType.Decimal, _: StringType) => column => new Numbers.Decimals(target, column)
     case (kind: ArrowType.Interval, wanted: StructType) if kind.getUnit != IntervalUnit.YEAR_MONTH =>
       interval(from, SparkTypes.natural(kind, options, path).asInstanceOf[StructType], wanted, path)
-    case (kind, _: StringType | BinaryType) if isBytes(kind) => own(kind, target)
+    case (kind @ (Plan.Texts() | Plan.Binaries()), _: StringType | BinaryType) => own(kind, target)
     case (kind, _) =>
       val nanoseconds = SparkTypes.unit(kind) == TimeUnit.NANOSECOND
       val counted = target match {
@@ -146,13 +145,6 @@ private[spark] final class Converters(options: ReadOptions) {
     column => new Vectors.Struct(target, column, members.map(_(column)), required)
   }
 
-  /** Whether values are bytes, which can be read as text and as binary. */
-  private def isBytes(kind: ArrowType): Boolean = kind match {
-    case _: ArrowType.Utf8 | _: ArrowType.LargeUtf8 | _: ArrowType.Utf8View | _: ArrowType.Binary |
-        _: ArrowType.LargeBinary | _: ArrowType.BinaryView | _: ArrowType.FixedSizeBinary => true
-    case _ => false
-  }
-
   /** Return the converter to a type's natural Spark type. */
   private def own(kind: ArrowType, target: DataType): Converter = kind match {
     case _: ArrowType.Bool => column => new Vectors.Bits(target, column)
@@ -160,7 +152,7 @@ private[spark] final class Converters(options: ReadOptions) {
     case real: ArrowType.FloatingPoint if real.getPrecision == FloatingPointPrecision.HALF =>
       column => new Numbers.Half(target, column)
     case _: ArrowType.FixedSizeBinary => column => new Vectors.Fixed(target, column, 0)
-    case _ if isBytes(kind) => column => new Vectors.Texts(target, column)
+    case Plan.Texts() | Plan.Binaries() => column => new Vectors.Texts(target, column)
     case date: ArrowType.Date if date.getUnit == DateUnit.MILLISECOND =>
       column => new Numbers.Scaled(target, column, 1, 86400000, false, false)
     case _: ArrowType.Time | _: ArrowType.Timestamp | _: ArrowType.Duration => time(kind, target)

@@ -154,18 +154,10 @@ private[spark] object Vectors {
   }
 
   /** A union: it is never null itself, and all but one member of each row are null. */
-  final class Members(target: DataType, rows: Long, members: Array[Vector]) extends Vector(target, rows) {
+  final class Members(target: DataType, rows: Long, var members: Array[Vector]) extends Vector(target, rows) {
     override def isNullAt(row: Int): Boolean = false
     override def getChild(ordinal: Int): ColumnVector = members(ordinal)
     override def check(from: Int, to: Int): Unit = members.foreach(_.check(from, to))
-  }
-
-  /** A struct vector whose members are replaced, because Spark walks through the type of each new vector. */
-  final class Rows(target: StructType) extends Vector(target, 0) {
-    var members: Array[Vector] = Array.empty
-
-    override def isNullAt(row: Int): Boolean = false
-    override def getChild(ordinal: Int): ColumnVector = members(ordinal)
   }
 
   /** Only nulls: of the null type, or of a column that the file does not have. */
