@@ -126,7 +126,10 @@ def _converted(values: list[Any], source: at.DataType, target: at.DataType) -> l
     if isinstance(source, at.FloatingPoint) and isinstance(target, at.Int):
         return [int(value) if value is not None and value.is_integer() else value for value in values]
     if isinstance(source, at.Decimal) and isinstance(target, at.Int):
-        return [value if value is None or value != value.to_integral_value() else int(value) for value in values]
+        # 1E+2147483647 is no integer that anybody has memory for.
+        small = [value is not None and (not value or value.adjusted() < 20) for value in values]
+        whole = [fits and value == value.to_integral_value() for value, fits in zip(values, small, strict=True)]
+        return [int(value) if is_whole else value for value, is_whole in zip(values, whole, strict=True)]
     if isinstance(source, at.Bool) and isinstance(target, _NUMBERS):
         return [None if value is None else int(value) for value in values]
     if isinstance(source, _NUMBERS) and isinstance(target, at.Bool):

@@ -36,6 +36,8 @@ def decimals(array: Array, target: Any) -> Array | None:
     if values is None:
         return None
     shift = getattr(target, "scale", 0) - getattr(array.type, "scale", 0)
+    if abs(shift) > 18:  # foreign scales may be of 32 bits
+        return None
     factor = 10 ** abs(shift)
     most = max(-values.min().item(), values.max().item()) if len(values) else 0
     if factor > _MOST or (most > _MOST // factor if shift > 0 else not _are_multiples(values, factor)):

@@ -8,6 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.processes import run_function
 
 import arrowipc as ipc
 
@@ -269,6 +270,28 @@ def test_decimals_and_integers_are_cast_exactly_or_not_at_all(source, target):
     for number in set(held) - set(fitting):
         with pytest.raises(ipc.UsageError, match="row 2: expected"):
             ipc.array([0, None, as_stored(source)(number)], source).cast(target)
+
+
+def cast_extreme_scales():
+    for scale in (2**31 - 1, -(2**31), 10**6, -(10**6)):
+        source = ipc.types.decimal128(5, scale)
+        numbers = b"".join(number.to_bytes(16, "little") for number in (0, 7))
+        for target in (*DECIMALS, source, ipc.types.int64(), ipc.types.float64(), ipc.types.string()):
+            assert ipc.Array.from_buffers(source, 1, [None, numbers]).cast(target).to_pylist()[0] in (
+                0,
+                f"0E{-scale:+d}",
+            )
+            array = ipc.Array.from_buffers(source, 2, [None, numbers])
+            if isinstance(target, ipc.types.Int) or target in DECIMALS:
+                with pytest.raises(ipc.UsageError, match="row 1: expected"):
+                    array.cast(target)
+            else:
+                assert len(array.cast(target)) == 2
+
+
+def test_decimals_of_any_scale_are_cast_or_refused_at_once():
+    """A power of ten of so many digits would be computed for hours."""
+    run_function(cast_extreme_scales, timeout=60)
 
 
 def holds(kind, number):
