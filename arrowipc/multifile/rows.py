@@ -248,8 +248,8 @@ def _values(array: Array) -> npt.NDArray[Any]:
         return _copied(array)
     offsets = array.buffers()[1]
     assert offsets is not None  # there are rows
-    width = np.int32 if isinstance(kind, List) else np.int64
-    ends = np.frombuffer(offsets, width)[array.offset : array.offset + count + 1].astype(np.int64)
+    width = np.dtype("<i4" if isinstance(kind, List) else "<i8")
+    ends = np.frombuffer(offsets, width, count + 1, array.offset * width.itemsize).astype(np.int64)
     first, length = int(ends[0]), int(ends[1] - ends[0])
     items = _values(array.children[0].slice(first, int(ends[-1]) - first))
     if items.dtype != object and (ends[1:] - ends[:-1] == length).all():

@@ -272,6 +272,14 @@ def test_decimals_and_integers_are_cast_exactly_or_not_at_all(source, target):
             ipc.array([0, None, as_stored(source)(number)], source).cast(target)
 
 
+@pytest.mark.parametrize("target", ["large_string", "string", "binary", "large_binary"])
+def test_bytes_behind_the_offsets_of_texts_are_no_offsets(target):
+    offsets = b"".join(end.to_bytes(4, "little") for end in (0, 1, 3, 6)) + b"\xff\xff"
+    for array in (ipc.Array.from_buffers("string", 3, [None, offsets, b"abbccc"]), ipc.array(["", "a"])):
+        for part in (array, array[1:], array[:0]):
+            assert part.cast(target).cast("string") == part
+
+
 def cast_extreme_scales():
     for scale in (2**31 - 1, -(2**31), 10**6, -(10**6)):
         source = ipc.types.decimal128(5, scale)
