@@ -77,10 +77,9 @@ def words(array: Array, target: Any) -> Array | None:
     """Text or bytes behind offsets as another such type, over the same bytes; None where they are not UTF-8."""
     _, offsets, data = array.buffers()
     dtypes = ["<i8" if isinstance(kind, at.LargeUtf8 | at.LargeBinary) else "<i4" for kind in (array.type, target)]
-    if len(array):  # behind the offsets there may be any number of bytes
-        ends = np.frombuffer(offsets, dtypes[0], len(array) + 1, array.offset * np.dtype(dtypes[0]).itemsize)
-    else:
-        ends = np.zeros(1, dtypes[0])
+    ends = np.zeros(1, dtypes[0])
+    if offsets:  # behind which there may be any number of bytes
+        ends = np.frombuffer(offsets, dtypes[0], len(array) + 1, array.offset * ends.itemsize)
     if ends[-1] > np.iinfo(dtypes[1]).max:
         return None
     valid = valid_of(array)
