@@ -90,16 +90,11 @@ def evolved(seed: int, steps: int, most: int) -> bytes:
 
 def deltas(count: int, each: int = 20, kind: pa.DataType | None = None, **options: Any) -> bytes:
     """Batches of one row whose dictionary grows by `each` words, or lists of one, at a time, by deltas."""
-    sink = bytearray()
-    known: list[Any] = []
-    with ipc.new_stream(sink, dictionary_deltas=True, **options) as writer:
-        for i in range(count):
-            new = [f"word number {i} {k}" for k in range(each)]
-            known += [[word] for word in new] if kind == pa.list_(pa.string()) else new
-            indices = pa.array([len(known) - 1], pa.int32())
-            coded = pa.DictionaryArray.from_arrays(indices, pa.array(known, kind))
-            writer.write(pa.record_batch({"d": coded}))
-    return bytes(sink)
+    words: list[Any] = [f"word number {i} {k}" for i in range(count) for k in range(each)]
+    values = pa.array([[word] for word in words] if kind == pa.list_(pa.string()) else words, kind)
+    ends = range(each, len(words) + 1, each)
+    rows = [pa.DictionaryArray.from_arrays(pa.array([end - 1], pa.int32()), values[:end]) for end in ends]
+    return ipc_bytes([pa.record_batch({"d": row}) for row in rows], dictionary_deltas=True, **options)
 
 
 def copied(data: Any, *, file: bool = False, reading: Any = None, **options: Any) -> bytes:
