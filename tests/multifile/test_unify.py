@@ -120,19 +120,15 @@ def test_dictionaries_that_share_a_number_in_one_file_only(tmp_path):
 
 def shared(ids: tuple[int, ...], words: list[str], kept: dict[int, list[str]] | None = None) -> ipc.RecordBatch:
     """Columns of words, some of which share a dictionary: `words`, unless it is in `kept`."""
-    types = [at.Dictionary(at.int16(), at.utf8(), dictionary_id=id) for id in ids]
-    schema = ipc.Schema([at.field(name, kind) for name, kind in zip("yzx", types, strict=False)])
-    values = {id: ipc.Array.from_pylist((kept or {}).get(id, words)) for id in ids}
-    buffers = [None, bytes([0, 0, 1, 0])] * len(ids)
-    return ipc.RecordBatch.from_buffers(
-        schema, 2, [(2, 0)] * len(ids), buffers, dictionaries=[values[id] for id in ids]
-    )
+    columns = dict(zip("yzx", ids, strict=False))
+    kinds = {name: at.Dictionary(at.int16(), at.utf8(), dictionary_id=id) for name, id in columns.items()}
+    values = {name: (kept or {}).get(id, words) for name, id in columns.items()}
+    return ipc.RecordBatch.from_pydict(values, ipc.schema(kinds))
 
 
 def test_columns_that_share_a_dictionary_in_some_files(tmp_path):
     for i, (ids, words) in enumerate((((0, 0), ["a", "b"]), ((0, 1), ["c", "d"]), ((7, 7), ["e", "f"]))):
-        batch = shared(ids, words)
-        ipc.write(batch, tmp_path / f"{i}.arrow")
+        ipc.write(shared(ids, words), tmp_path / f"{i}.arrow")
     dataset = ipc.open_dataset(tmp_path)
     for each in (dataset, ipc.open_dataset(tmp_path, schema=shared((0, 0), ["x", "y"]).schema)):
         assert each.take([5, 0, 3]).to_pydict() == {"y": ["f", "a", "d"], "z": ["f", "a", "d"]}
