@@ -38,20 +38,15 @@ def bounded_memory(extra: int = GIB) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, old)
 
 
+#: Events as text, so that two runs can be compared; all others by `repr`.
+TEXTS = {
+    BatchRead: lambda read: f"{[column.to_pylist() for column in read.batch.columns]} {read.batch.custom_metadata}",
+    SchemaRead: lambda read: f"{read.schema} {read.schema.metadata}",
+}
+
+
 def summary(events: list) -> list[str]:
-    """Events as text, so that two runs can be compared."""
-    shown = []
-    for event in events:
-        match event:
-            case BatchRead():
-                shown.append(
-                    repr([column.to_pylist() for column in event.batch.columns]) + str(event.batch.custom_metadata)
-                )
-            case SchemaRead():
-                shown.append(str(event.schema) + str(event.schema.metadata))
-            case _:
-                shown.append(repr(event))
-    return shown
+    return [TEXTS.get(type(event), repr)(event) for event in events]
 
 
 @given(randoms.batches(), st.sampled_from([None, "lz4", "zstd"]))
