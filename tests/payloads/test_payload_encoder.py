@@ -17,7 +17,6 @@ from hypothesis import given, settings, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError, types
-from arrowipc.payloads.group_runs import runs_of
 
 CODECS = st.sampled_from([None, "lz4", "zstd"])
 OPTIONS = st.fixed_dictionaries(
@@ -34,6 +33,11 @@ def cells(column: ipc.Array) -> list[bytes]:
     taken.validate(full=True)
     assert taken.null_count == 0
     return taken.to_pylist()
+
+
+def rows_in(payloads: ipc.Array) -> list[int]:
+    """How many rows each cell has."""
+    return [ipc.open_stream(cell).read_all().num_rows for cell in cells(payloads)]
 
 
 def ranges(offsets: list[int]) -> Iterator[tuple[int, int]]:
@@ -70,10 +74,10 @@ def test_cells_of_very_different_sizes_come_back(sizes):
     rows = sum(sizes)
     batch = ours(pa.record_batch({"n": np.arange(rows), "t": pa.array(np.arange(rows)).cast(pa.string())}))
     offsets = np.cumsum([0, *sizes])
-    found = cells(ipc.encode_payloads(batch, offsets, large=len(sizes) < 10))
+    column = ipc.encode_payloads(batch, offsets, large=len(sizes) < 10)
     for i in {0, 1, 2, len(sizes) // 2, len(sizes) - 1}:
-        assert found[i] == ipc_bytes(batch.slice(int(offsets[i]), sizes[i]))
-    assert [ipc.open_stream(cell).read_all().num_rows for cell in found] == sizes
+        assert column[i] == ipc_bytes(batch.slice(int(offsets[i]), sizes[i]))
+    assert rows_in(column) == sizes
 
 
 # -- what a cell is made of ----------------------------------------------------------------------------------
@@ -145,8 +149,7 @@ def test_no_columns_no_rows_and_no_payloads():
         assert cells(ipc.encode_payloads(batch, [0])) == []
         check_rows(cells(ipc.encode_payloads(batch, [0, 0, 0])), batch, [0, 0, 0])
     counted = read_batch(pa.record_batch({"n": [1, 2, 3]}))
-    found = ipc.encode_payloads(counted, group_by="n")
-    assert [ipc.open_stream(cell).read_all().num_rows for cell in cells(found.payloads)] == [1, 1, 1]
+    assert rows_in(ipc.encode_payloads(counted, group_by="n").payloads) == [1, 1, 1]
 
 
 def test_a_dict_of_columns():
@@ -348,12 +351,11 @@ def test_runs_are_those_of_the_values(kind, seed, rows, offset):
     picked = [few.slice(chance.randrange(4), 1) for _ in range(rows + offset)]
     column = pa.concat_arrays(picked) if picked else few.slice(0, 0)
     batch = ours(pa.record_batch([column, pa.array([0] * len(column))], ["x", "n"])).slice(offset)
-    starts, keys = runs_of(batch, [1, 0])
-    assert starts == runs(batch["x"].to_pylist())
+    starts = runs(batch["x"].to_pylist())
+    payloads, keys = ipc.encode_payloads(batch, group_by=["n", "x"])
     assert keys.schema.names == ["n", "x"]
     assert list(map(key, keys["x"].to_pylist())) == [key(batch["x"][i]) for i in starts[:-1]]
-    payloads, _ = ipc.encode_payloads(batch, group_by="x")
-    assert [ipc.open_stream(cell).read_all().num_rows for cell in cells(payloads)] == [n for _, n in ranges(starts)]
+    assert rows_in(payloads) == [count for _, count in ranges(starts)]
 
 
 def test_values_under_nulls_do_not_count():
@@ -361,8 +363,8 @@ def test_values_under_nulls_do_not_count():
     buffers = [valid, forge.i8(1, 1, 2, 2, 2), valid, forge.i32(0, 1, 1, 2, 3, 4), b"aabb"]
     fields = [forge.field("x", forge.INT8), forge.field("t", forge.UTF8)]
     batch = forged(fields, forge.batch(5, [(5, 2), (5, 2)], buffers))
-    for columns in ([0], [1], [0, 1]):
-        assert runs_of(batch, columns)[0] == [0, 1, 3, 5]
+    for names in (["x"], ["t"], ["x", "t"]):
+        assert rows_in(ipc.encode_payloads(batch, group_by=names).payloads) == [1, 2, 2]
 
 
 def test_equal_values_of_different_indices_are_one_key():
