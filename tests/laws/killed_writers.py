@@ -5,15 +5,12 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import arrowipc as ipc
 
 ROWS, BATCHES = 4000, 3
 SCHEMA = ipc.schema({"x": "int64"})
-
-Begin = Callable[[], None]
 
 
 def batch(number: int) -> ipc.RecordBatch:

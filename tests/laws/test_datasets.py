@@ -2,9 +2,7 @@
 
 import random
 from itertools import pairwise
-from pathlib import Path
 
-import pyarrow as pa
 from helpers import randoms
 from helpers.arrays import FORMS, pyarrow_bytes
 from hypothesis import assume, given, strategies as st
@@ -12,19 +10,14 @@ from hypothesis import assume, given, strategies as st
 import arrowipc as ipc
 
 
-def spread(folder: Path, parts: list[pa.RecordBatch], chance: random.Random) -> None:
-    """Write the batches to some files and streams, in order."""
-    cuts = sorted(chance.choices(range(len(parts) + 1), k=chance.randrange(4)))
-    for number, (start, stop) in enumerate(pairwise([0, *cuts, len(parts)])):
-        data = pyarrow_bytes(parts[start:stop], chance.choice(FORMS), parts[0].schema)
-        (folder / f"{number}.arrow").write_bytes(data)
-
-
 @given(randoms.batches(most_batches=5), st.integers(0, 2**32))
 def test_a_data_set_is_its_parts_in_order(tmp_path_factory, parts, seed):
     assume(parts)
     chance, folder = random.Random(seed), tmp_path_factory.mktemp("parts")
-    spread(folder, parts, chance)
+    cuts = sorted(chance.choices(range(len(parts) + 1), k=chance.randrange(4)))
+    for number, (start, stop) in enumerate(pairwise([0, *cuts, len(parts)])):
+        data = pyarrow_bytes(parts[start:stop], chance.choice(FORMS), parts[0].schema)
+        (folder / f"{number}.arrow").write_bytes(data)
     whole = ipc.open_stream(pyarrow_bytes(parts)).read_all()
     dataset = ipc.open_dataset(folder, workers=chance.choice((0, 1, 3)))
     table = dataset.read_all()

@@ -20,18 +20,16 @@ import arrowipc as ipc
 from arrowipc import TruncatedError
 from arrowipc.events import BatchRead, EndOfStream, SchemaRead
 
-GIB = 1 << 30
-
 
 @contextmanager
-def bounded_memory(extra: int = GIB) -> Iterator[None]:
-    """Allocating more than `extra` is a MemoryError, not the end of the machine; sanitizers need it all."""
+def bounded_memory() -> Iterator[None]:
+    """Allocating more than a GiB is a MemoryError, not the end of the machine; sanitizers need it all."""
     with open("/proc/self/maps") as maps:
         if "libasan" in maps.read():
             yield
             return
     old = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (addressed() + extra, old[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (addressed() + (1 << 30), old[1]))
     try:
         yield
     finally:
