@@ -5,15 +5,12 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import arrowipc as ipc
 
 ROWS, BATCHES = 4000, 3
 SCHEMA = ipc.schema({"x": "int64"})
-
-Begin = Callable[[], None]
 
 
 def batch(number: int) -> ipc.RecordBatch:
@@ -96,19 +93,10 @@ class Killer:
 
     def __init__(self, writing: Writing) -> None:
         self.writing, self.folder = writing, writing.path.parent
-        self.dice, self.reach = random.Random(1), 2.0
+        self.dice = random.Random(1)
+        #: The most seconds until a kill: first for writes that are durable, then for others.
+        self.reach = [0.02, 0.005]
         self.seen = {"old": 0, "new": 0, "absent": 0, "left": 0, "recovered": 0}
-        self.slow, self.fast = self.measured(0), self.measured(1)
-
-    def measured(self, number: int) -> float:
-        """The median of what works take that come to their end."""
-        times = []
-        for _ in range(7):
-            self.writing.prepare(number)
-            begun = time.monotonic()
-            self.writing.work(number)
-            times.append(time.monotonic() - begun)
-        return sorted(times)[3]
 
     def is_partial(self) -> bool:
         return any(name.endswith(".tmp") for name in os.listdir(self.folder))
@@ -126,18 +114,17 @@ class Killer:
         os.close(begun)
         os.read(ready, 1)
         os.close(ready)
-        aimed = number % 5 == 4
+        aimed, speed = number % 5 == 4, number % 4 > 0
         if aimed:
             # A part is there for a short moment only, which no time hits for certain.
             while not self.is_partial() and os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
                 pass
         else:
-            time.sleep(self.dice.random() * self.reach * (self.fast if number % 4 else self.slow))
+            time.sleep(self.dice.random() * self.reach[speed])
         os.kill(child, signal.SIGKILL)
         ended = os.WIFEXITED(os.waitpid(child, 0)[1])
-        # What is forked takes longer than what was measured, how much longer is the machine's: a third shall end.
-        if not aimed:
-            self.reach *= 0.8 if ended else 1.1
+        if not aimed:  # how long a write takes depends on the machine: a third shall end
+            self.reach[speed] *= 0.8 if ended else 1.1
 
     def sweep(self, most: int) -> None:
         """Recover what lies beside the path, and remove it."""

@@ -78,10 +78,12 @@ class Level:
         self.nodes.append((count, 0))
         self.buffers += [each if isinstance(each, bytes) else each.astype("<i4").tobytes() for each in buffers]
 
-    def leaf(self, name: str, count: int, below: list[Table], kind: Table = forge.INT32) -> Table:
+    def leaf(self, name: str, count: int, below: list[Table]) -> Table:
         """Indices into the dictionary below; numbers where there is none."""
         self.add(count, b"", self.rng.integers(0, self.shape.words if below else 1 << 30, count))
-        return field(name, below[0], *below[1:], dictionary=encoding(self.level - 1)) if below else field(name, kind)
+        if not below:
+            return field(name, forge.INT32)
+        return field(name, below[0], *below[1:], dictionary=encoding(self.level - 1))
 
     def lists(self, name: str, count: int, below: list[Table]) -> Table:
         fan = self.shape.fan

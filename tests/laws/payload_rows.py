@@ -3,7 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
-from helpers.arrays import pyarrow_bytes
+from helpers.arrays import CASES, pyarrow_bytes
 
 import arrowipc as ipc
 
@@ -27,19 +27,8 @@ def encoded(words: pa.Array, indices: list[int | None], width: Any = None, order
 
 def _plain() -> pa.RecordBatch:
     """Columns without dictionaries."""
-    codes, places = pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32())
-    return pa.record_batch(
-        {
-            "n": pa.array([1, None, 3], pa.int32()),
-            "t": ["é", None, "abcdefghijklmnop"],
-            "l": [[1, 2], [], None],
-            "v": pa.array(["a" * 20, "b", None], pa.string_view()),
-            "b": [True, None, False],
-            "s": [{"a": 1}, None, {"a": None}],
-            "r": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([1.5, None])),
-            "u": pa.UnionArray.from_dense(codes, places, [pa.array([1, 2]), pa.array(["x"])]),
-        }
-    )
+    names = ("int32", "string", "list", "string_view", "bool", "struct", "run_end_int32", "dense_union")
+    return pa.record_batch({name: CASES[name].slice(0, 3) for name in names})
 
 
 def _encoded() -> pa.RecordBatch:

@@ -60,21 +60,16 @@ READ: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def damage(data: bytes, how: str) -> bytes:
-    if how == "cut":
-        return data[: len(data) // 2]
-    return data[:30] + bytes(200) + data[230:] if how == "zeros" else data
-
-
 @pytest.fixture
 def paths(tmp_path: Path) -> dict[str, Path]:
     found = {}
     for kind, begin in (("file", ipc.new_file), ("stream", ipc.new_stream)):
         with begin(sink := bytearray()) as writer:
             writer.write([ROWS, ROWS])
-        for how in ("whole", "cut", "zeros"):
-            found[f"{kind}, {how}"] = tmp_path / f"{kind}-{how}"
-            found[f"{kind}, {how}"].write_bytes(damage(bytes(sink), how))
+        zeros = sink[:30] + bytes(200) + sink[230:]
+        for how, data in (("whole", sink), ("cut", sink[: len(sink) // 2]), ("zeros", zeros)):
+            found[f"{kind}, {how}"] = path = tmp_path / f"{kind}-{how}"
+            path.write_bytes(data)
     return found
 
 

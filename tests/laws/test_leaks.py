@@ -22,7 +22,6 @@ from helpers.memory import counts, more_than, resident
 from helpers.processes import rounds
 
 import arrowipc as ipc
-from arrowipc import types
 from arrowipc.limits import Limits
 
 COUNT = rounds(600, 20_000)
@@ -179,69 +178,48 @@ ENTRIES: dict[str, Callable[..., Any]] = {
     "payload": as_payload,
     "export": exported,
 }
+#: What is refused -> an operation that takes the buffer, and what is in it.
+REFUSED: dict[str, tuple[Callable[[bytearray], Any], bytes]] = {
+    f"{case}, {entry}": (partial(read, **options), data)
+    for case, (data, options) in bad().items()
+    for entry, read in ENTRIES.items()
+} | {
+    "a file": (ipc.open_file, b"ARROW1\0\0" + bytes(40) + b"ARROW1"),
+    "recover": (lambda data: list(ipc.recover(data)), b"nonsense" * 9),
+    "a tensor": (ipc.read_tensor, ipc.Tensor.from_numpy(np.eye(3)).serialize()[:-9]),
+    "a sparse tensor": (ipc.read_sparse_tensor, b"\xff" * 80),
+    "a schema": (ipc.read_schema, b"\0\1\2\3" * 9),
+    "a message": (ipc.read_message, b"\xff\xff\xff\xff\x08\0\0\0"),
+    "a payload": (lambda data: ipc.decode_payloads([data]), b"nonsense" * 9),
+    "a writer": (lambda data: ipc.new_stream(memoryview(data), scenarios.ours().schema), bytes(64)),
+    "a capsule": (lambda _: ipc.RecordBatch.from_arrow(pa.array([1, 2])), b""),
+    "values": (lambda _: ipc.RecordBatch.from_pydict({"a": ["x"]}, ipc.schema({"a": "int8"})), b""),
+}
+#: Errors of ours, and those that pyarrow makes of them.
+ERRORS = (ipc.ArrowIpcError, pa.ArrowException, NotImplementedError)
 
 
-def attempt(entry: str, data: Any, options: dict[str, Any]) -> bool:
-    """Whether an entry refuses the data, with an error of ours or one that pyarrow makes of it."""
-    try:
-        ENTRIES[entry](data, **options)
-    except (ipc.ArrowIpcError, pa.ArrowException, NotImplementedError):
-        return True
-    return False
-
-
-@pytest.mark.parametrize("entry", ENTRIES)
-@pytest.mark.parametrize("case", bad())
-def test_a_refusal_lets_go_of_the_buffer(case: str, entry: str) -> None:
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_lets_go_of_the_buffer(name: str) -> None:
     """A bytearray cannot be resized while anybody holds its memory."""
-    data, options = bad()[case]
+    scenarios.ours()  # made once, and kept
+    refuse, data = REFUSED[name]
     source, alive = bytearray(data), counts()
-    assert attempt(entry, source, options), "it was not refused"
+    with pytest.raises(ERRORS):
+        refuse(source)
     gc.collect()
     assert counts() == alive
     source.append(0)  # BufferError, if it is still exported
 
 
 @measured
-@pytest.mark.parametrize("case", bad())
-def test_refusals_stay_flat(case: str) -> None:
-    data, options = bad()[case]
-    for entry in ENTRIES:
-        if entry != "export":
-            stays_flat(f"{case}, {entry}", partial(attempt, entry, data, options), COUNT // 10)
+@pytest.mark.parametrize("name", [name for name in REFUSED if not name.endswith("export")])
+def test_refusals_stay_flat(name: str) -> None:
+    refuse, data = REFUSED[name]
 
-
-OTHERS: dict[str, Operation] = {
-    "a file": lambda: ipc.open_file(bytearray(b"ARROW1\0\0" + bytes(40) + b"ARROW1")),
-    "recover": lambda: list(ipc.recover(bytearray(b"nonsense" * 9))),
-    "a tensor": lambda: ipc.read_tensor(bytearray(ipc.Tensor.from_numpy(np.eye(3)).serialize()[:-9])),
-    "a sparse tensor": lambda: ipc.read_sparse_tensor(bytearray(b"\xff" * 80)),
-    "a schema": lambda: ipc.read_schema(bytearray(b"\0\1\2\3" * 9)),
-    "a message": lambda: ipc.read_message(bytearray(b"\xff\xff\xff\xff\x08\0\0\0")),
-    "a capsule": lambda: ipc.RecordBatch.from_arrow(pa.array([1, 2])),
-    "a writer": lambda: ipc.new_stream(memoryview(bytearray(64)), scenarios.ours().schema),
-    "values": lambda: ipc.RecordBatch.from_pydict({"a": ["x"]}, ipc.Schema([types.field("a", types.int8())])),
-    "a payload": lambda: ipc.decode_payloads([bytearray(b"nonsense" * 9)]),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_refusals_let_go_too(name: str) -> None:
-    scenarios.ours()  # made once, and kept
-    alive = counts()
-    for _ in range(3):
-        with pytest.raises(ipc.ArrowIpcError):
-            OTHERS[name]()
-    gc.collect()
-    assert counts() == alive
-
-
-@measured
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_refusals_stay_flat(name: str) -> None:
     def refused() -> None:
-        with contextlib.suppress(ipc.ArrowIpcError):
-            OTHERS[name]()
+        with contextlib.suppress(*ERRORS):
+            refuse(bytearray(data))
 
     stays_flat(name, refused, COUNT // 10)
 

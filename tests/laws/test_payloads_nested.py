@@ -201,18 +201,6 @@ def test_elements_between_list_views_are_counted():
 
 
 @pytest.mark.nosanitize  # measured memory
-def test_parent_indices_of_rows_without_bytes_are_bounded():
-    rows = 120_000_000
-    cell = stream(schema(field("x", forge.NULL)), batch(rows, [(rows, 0)], []))
-    with memory.at_most(16 * MIB):
-        with pytest.raises(ipc.LimitError, match=r"parent indices.*payload_slack"):
-            ipc.decode_payloads([cell], parent_index=True)
-        assert ipc.decode_payloads([cell] * 9, parent_index=True, on_error="skip").num_failed == 9
-    few = stream(schema(field("x", forge.NULL)), batch(1_000_000, [(1_000_000, 0)], []))
-    assert ipc.decode_payloads([few], parent_index=True).batch.num_rows == 1_000_000
-
-
-@pytest.mark.nosanitize  # measured memory
 @pytest.mark.parametrize("codec", ["zstd", "lz4"])
 def test_bodies_that_inflate_share_the_slack_of_their_column(codec):
     size = 40 * MIB

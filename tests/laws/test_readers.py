@@ -20,38 +20,31 @@ import arrowipc as ipc
 from arrowipc import TruncatedError
 from arrowipc.events import BatchRead, EndOfStream, SchemaRead
 
-GIB = 1 << 30
-
 
 @contextmanager
-def bounded_memory(extra: int = GIB) -> Iterator[None]:
-    """Allocating more than `extra` is a MemoryError, not the end of the machine; sanitizers need it all."""
+def bounded_memory() -> Iterator[None]:
+    """Allocating more than a GiB is a MemoryError, not the end of the machine; sanitizers need it all."""
     with open("/proc/self/maps") as maps:
         if "libasan" in maps.read():
             yield
             return
     old = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (addressed() + extra, old[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (addressed() + (1 << 30), old[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, old)
 
 
+#: Events as text, so that two runs can be compared; all others by `repr`.
+TEXTS = {
+    BatchRead: lambda read: f"{[column.to_pylist() for column in read.batch.columns]} {read.batch.custom_metadata}",
+    SchemaRead: lambda read: f"{read.schema} {read.schema.metadata}",
+}
+
+
 def summary(events: list) -> list[str]:
-    """Events as text, so that two runs can be compared."""
-    shown = []
-    for event in events:
-        match event:
-            case BatchRead():
-                shown.append(
-                    repr([column.to_pylist() for column in event.batch.columns]) + str(event.batch.custom_metadata)
-                )
-            case SchemaRead():
-                shown.append(str(event.schema) + str(event.schema.metadata))
-            case _:
-                shown.append(repr(event))
-    return shown
+    return [TEXTS.get(type(event), repr)(event) for event in events]
 
 
 @given(randoms.batches(), st.sampled_from([None, "lz4", "zstd"]))

@@ -130,17 +130,10 @@ def test_a_given_schema_opens_nothing_before_it_is_needed(folder):
 
 
 def test_options_that_are_not_understood_are_refused(folder):
-    for options in (
-        {"partitioning": "directory"},
-        {"on_missing": "x"},
-        {"on_error": "ignore"},
-        {"workers": -1},
-        {"validate": 1},
-        {"schema": {"x": "int"}},
-        {"filter": [("y", ">", 1)]},
-    ):
-        with pytest.raises(UsageError):
-            ipc.open_dataset(folder, **options)
+    wrong = {"partitioning": "directory", "on_missing": "x", "on_error": "ignore", "workers": -1, "validate": 1}
+    for name, value in (wrong | {"schema": {"x": "int"}, "filter": [("y", ">", 1)]}).items():
+        with pytest.raises(UsageError, match=f"{name} must be|{name}: no column|no type is named 'int'"):
+            ipc.open_dataset(folder, **{name: value})
 
 
 def test_pickles_hold_the_files(folder):
@@ -196,7 +189,7 @@ def test_a_batch_that_is_damaged_comes_at_its_place(folder):
     dataset = ipc.open_dataset(folder, on_error="skip")
     assert len(list(dataset)) == 9
     assert dataset.count_rows() == 100
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match=r"d\.arrow"):
         dataset.take([75])
 
 
@@ -217,7 +210,6 @@ def test_a_file_that_vanished_or_changed(folder):
         ipc.open_dataset(folder / "deep", on_error="skip")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this platform")
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="not a regular file"):
@@ -390,16 +382,13 @@ def test_folders_in_memory_of_fsspec(folder):
     for path in folder.rglob("*"):
         if path.is_file():
             system.pipe(f"/set/k={len(path.name)}/{path.name}", path.read_bytes())
-    try:
-        dataset = ipc.open_dataset("memory://set")
-        assert dataset.read_all().num_rows == dataset.count_rows() == 100
-        assert dataset.row(0)["k"] in (7, 8)
-        assert sorted(dataset.take(range(100)).to_pydict()["x"]) == [*range(100)]
-        system.pipe("/set/k=7/a.arrow", (folder / "deep/er/d.arrow").read_bytes())
-        with pytest.raises(OSError, match="replaced"):
-            pickle.loads(pickle.dumps(dataset)).read_all()
-    finally:
-        system.rm("/set", recursive=True)
+    dataset = ipc.open_dataset("memory://set")
+    assert dataset.read_all().num_rows == dataset.count_rows() == 100
+    assert dataset.row(0)["k"] in (7, 8)
+    assert sorted(dataset.take(range(100)).to_pydict()["x"]) == [*range(100)]
+    system.pipe("/set/k=7/a.arrow", (folder / "deep/er/d.arrow").read_bytes())
+    with pytest.raises(OSError, match="replaced"):
+        pickle.loads(pickle.dumps(dataset)).read_all()
 
 
 def test_a_folder_behind_http(folder):

@@ -41,16 +41,19 @@ def same(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_saved_data_set(tmp_path, made, shards):
-    made.save_to_disk(tmp_path / "saved", num_shards=shards)
-    ours = ipc.RowDataset(tmp_path / "saved" / "data-*.arrow")
-    same(ours, datasets.load_from_disk(tmp_path / "saved"))
-    assert json.loads(ours.schema.metadata["huggingface"])["info"]["features"].keys() == made.features.keys()
+    made.save_to_disk(tmp_path, num_shards=shards)
+    for path in (tmp_path, tmp_path / "data-*.arrow"):
+        ours = ipc.RowDataset(path)
+        same(ours, datasets.load_from_disk(tmp_path))
+        assert json.loads(ours.schema.metadata["huggingface"])["info"]["features"].keys() == made.features.keys()
+    assert ipc.open_dataset(tmp_path).count_rows() == ROWS
 
 
 def test_a_saved_dict_of_splits(tmp_path, made):
-    made.train_test_split(test_size=10, seed=1).save_to_disk(tmp_path / "saved")
-    for split, theirs in datasets.load_from_disk(tmp_path / "saved").items():
-        same(ipc.RowDataset(tmp_path / "saved" / split / "data-*.arrow"), theirs)
+    made.train_test_split(test_size=10, seed=1).save_to_disk(tmp_path)
+    for split, theirs in datasets.load_from_disk(tmp_path).items():
+        same(ipc.RowDataset(tmp_path / split), theirs)
+    assert ipc.open_dataset(tmp_path).count_rows() == len(ipc.RowDataset(tmp_path)) == ROWS
 
 
 def test_a_file_of_a_cache(tmp_path, made):
@@ -58,16 +61,12 @@ def test_a_file_of_a_cache(tmp_path, made):
     same(ipc.RowDataset(tmp_path / "cache-1.arrow"), cached)
 
 
-def test_folders_of_save_to_disk_are_read_as_they_are(made, tmp_path):
-    made.save_to_disk(tmp_path / "one", num_shards=3)
-    datasets.DatasetDict({"train": made, "test": made}).save_to_disk(tmp_path / "two")
-    for folder, times in (("one", 1), ("two/train", 1), ("two", 2)):
-        assert ipc.open_dataset(tmp_path / folder).count_rows() == ROWS * times
-        assert len(ipc.RowDataset(tmp_path / folder)) == ROWS * times
-    for path in (tmp_path / "one").glob("*.arrow"):
+def test_a_saved_data_set_whose_files_have_no_ending_says_what_helps(made, tmp_path):
+    made.save_to_disk(tmp_path, num_shards=3)
+    for path in tmp_path.glob("*.arrow"):
         path.rename(path.with_suffix(""))
     for opener in (ipc.open_dataset, ipc.RowDataset):
         with pytest.raises(ipc.FormatError, match=r'dataset_info\.json.*folder/data-\*.*on_error="skip"'):
-            opener(tmp_path / "one")
-    assert ipc.open_dataset(tmp_path / "one" / "data-*").count_rows() == ROWS
-    assert ipc.open_dataset(tmp_path / "one", on_error="skip").count_rows() == ROWS
+            opener(tmp_path)
+    assert ipc.open_dataset(tmp_path / "data-*").count_rows() == ROWS
+    assert ipc.open_dataset(tmp_path, on_error="skip").count_rows() == ROWS

@@ -259,7 +259,7 @@ def test_shares_have_all_rows_together(tmp_path: Path) -> None:
         next(iter(parts[1]))
     assert state["epoch"] == 1
     for wrong in ({"rank": 1}, {"rank": 3, "world_size": 3}, {"shuffle": -1}, {"format": "tensor"}):
-        with pytest.raises(ipc.UsageError):
+        with pytest.raises(ipc.UsageError, match=r"must be|belong together"):
             ipc.RowStream(path, **wrong)
 
 

@@ -57,20 +57,14 @@ class Counted:
     def __init__(self, dataset: Any, log: list[Any]) -> None:
         self.dataset, self.log, self.schema = dataset, log, dataset.schema
 
-    def select(self, columns: Any) -> "Counted":
-        self.log.append(("select", columns))
-        return Counted(self.dataset.select(columns), self.log)
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            if name != "count_rows":
+                self.log.append((name, *arguments))
+            found = getattr(self.dataset, name)(*arguments)
+            return Counted(found, self.log) if isinstance(found, ipc.Dataset) else found
 
-    def prune(self, filter_: Any) -> "Counted":
-        self.log.append(("filter", filter_))
-        return Counted(self.dataset.prune(filter_), self.log)
-
-    def count_rows(self) -> int:
-        return self.dataset.count_rows()
-
-    def slice(self, offset: int, length: int) -> ipc.Table:
-        self.log.append(("slice", offset, length))
-        return self.dataset.slice(offset, length)
+        return call
 
     def __iter__(self) -> Any:
         for batch in self.dataset:

@@ -12,6 +12,7 @@ from arrowipc import FormatError, LimitError, UsageError, types as at
 WORDS = pa.array(["a", None, "b", "a"]).dictionary_encode()
 SMALL_WORDS = pa.array(["q", None]).cast(pa.dictionary(pa.int8(), pa.string()))
 LISTS = pa.array([[1, None], None, []], pa.list_(pa.int8()))
+UUIDS = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16)))
 PROMOTIONS: dict[str, tuple[pa.Array, pa.Array, pa.DataType]] = {
     "int8-int64": (pa.array([1, None, -3], pa.int8()), pa.array([2**40, None], pa.int64()), pa.int64()),
     "uint8-int8": (pa.array([1, None, 255], pa.uint8()), pa.array([-5, None], pa.int8()), pa.int16()),
@@ -93,8 +94,9 @@ def test_promotions_are_those_of_pyarrow(tmp_path, name, turned):
         (pa.array([{"a": 1}]), pa.array([{"a": "x"}])),
         (pa.array([[1]]), pa.array([[1, 2]], pa.list_(pa.int64(), 2))),
         (pa.array([1]), SMALL_WORDS),
+        (UUIDS.storage, UUIDS),
     ],
-    ids=["text", "uint64", "float", "unit", "struct", "list", "words"],
+    ids=["text", "uint64", "float", "unit", "struct", "list", "words", "extension"],
 )
 def test_what_has_no_common_type_is_an_error_that_names_file_and_column(tmp_path, first, second):
     put(tmp_path / "a.arrow", {"x": first})
@@ -104,18 +106,8 @@ def test_what_has_no_common_type_is_an_error_that_names_file_and_column(tmp_path
     kinds = [str(ipc.open_file(tmp_path / name).schema["x"].type) for name in ("a.arrow", "b.arrow")]
     assert all(word in str(caught.value) for word in (str(other), "a.arrow", "'x'", *kinds))
     assert caught.value.column == "x"
+    assert ("extension arrow.uuid" in str(caught.value)) == (second is UUIDS)
     with pytest.raises(UsageError, match=f"{other}.*'x'.*does not become"):
-        ipc.open_dataset(tmp_path, schema=ipc.open_file(tmp_path / "a.arrow").schema).read_all()
-
-
-def test_extension_types_are_not_mixed(tmp_path):
-    plain = pa.array([b"0" * 16], pa.binary(16))
-    tagged = pa.field("x", pa.binary(16), metadata={"ARROW:extension:name": "some.kind"})
-    put(tmp_path / "a.arrow", {"x": plain})
-    put(tmp_path / "b.arrow", pa.Table.from_arrays([plain], schema=pa.schema([tagged])))
-    with pytest.raises(UsageError, match=r"some\.kind"):
-        ipc.open_dataset(tmp_path)
-    with pytest.raises(UsageError, match=r"some\.kind"):
         ipc.open_dataset(tmp_path, schema=ipc.open_file(tmp_path / "a.arrow").schema).read_all()
 
 
@@ -128,19 +120,15 @@ def test_dictionaries_that_share_a_number_in_one_file_only(tmp_path):
 
 def shared(ids: tuple[int, ...], words: list[str], kept: dict[int, list[str]] | None = None) -> ipc.RecordBatch:
     """Columns of words, some of which share a dictionary: `words`, unless it is in `kept`."""
-    types = [at.Dictionary(at.int16(), at.utf8(), dictionary_id=id) for id in ids]
-    schema = ipc.Schema([at.field(name, kind) for name, kind in zip("yzx", types, strict=False)])
-    values = {id: ipc.Array.from_pylist((kept or {}).get(id, words)) for id in ids}
-    buffers = [None, bytes([0, 0, 1, 0])] * len(ids)
-    return ipc.RecordBatch.from_buffers(
-        schema, 2, [(2, 0)] * len(ids), buffers, dictionaries=[values[id] for id in ids]
-    )
+    columns = dict(zip("yzx", ids, strict=False))
+    kinds = {name: at.Dictionary(at.int16(), at.utf8(), dictionary_id=id) for name, id in columns.items()}
+    values = {name: (kept or {}).get(id, words) for name, id in columns.items()}
+    return ipc.RecordBatch.from_pydict(values, ipc.schema(kinds))
 
 
 def test_columns_that_share_a_dictionary_in_some_files(tmp_path):
     for i, (ids, words) in enumerate((((0, 0), ["a", "b"]), ((0, 1), ["c", "d"]), ((7, 7), ["e", "f"]))):
-        batch = shared(ids, words)
-        ipc.write(batch, tmp_path / f"{i}.arrow")
+        ipc.write(shared(ids, words), tmp_path / f"{i}.arrow")
     dataset = ipc.open_dataset(tmp_path)
     for each in (dataset, ipc.open_dataset(tmp_path, schema=shared((0, 0), ["x", "y"]).schema)):
         assert each.take([5, 0, 3]).to_pydict() == {"y": ["f", "a", "d"], "z": ["f", "a", "d"]}
