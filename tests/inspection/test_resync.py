@@ -195,8 +195,9 @@ SENT = [words("ab"), rows(0, 1), rows(1, 1), words("cd", delta=True), rows(0, 3)
 SENT += [words("xyz"), rows(0, 1, 2), rows(2), words("w", delta=True), rows(0, 3), words("k"), rows(0)]
 MESSAGES = [message(CODED), *map(message, SENT)]
 MEANT = {2: "ab", 3: "bb", 5: "ad", 7: "xyz", 8: "z", 10: "xw", 12: "k"}
-#: For the message that is lost: the batches that cannot be trusted then.
-DOUBTED = {1: {2, 3, 5}, 4: {5}, 6: {7, 8, 10}, 9: {10}, 11: {12}}
+#: For the message that is lost: the batches that are lost with it, or cannot be trusted then.
+GONE = {1: {2, 3, 5}, 2: {2, 3, 5}, 3: {3, 5}, 4: {5}, 5: {5}, 6: {7, 8, 10}, 7: {7, 8, 10}, 8: {8, 10}}
+GONE |= {9: {10}, 10: {10}, 11: {12}, 12: {12}}
 
 
 def with_message(number: int, data: bytes) -> bytes:
@@ -220,16 +221,10 @@ def test_batches_whose_dictionary_may_be_stale_are_refused(how: str) -> None:
         }[how]
         reader = recover(with_message(number, broken), resync=True)
         values = ["".join(each["w"].to_pylist()) for each in reader]
-        # A gap may have held a dictionary; a message that lies in one piece was a batch, or is believed.
-        doubted = DOUBTED.get(number, set(MEANT) - {number} if how != "flipped" else set(MEANT))
-        sure = [text for at, text in MEANT.items() if at not in doubted and at != number]
-        if number in DOUBTED:
-            assert values == sure, (number, values)
+        # A gap may have held a dictionary, also that of a batch.
+        assert values == [text for at, text in MEANT.items() if at not in GONE[number]], number
+        if number not in MEANT:
             assert any("may have been lost" in each.reason for each in reader.report.skipped), number
-        else:
-            later = {2: {3, 5}, 3: {5}, 5: set(), 7: {8, 10}, 8: {10}, 10: set(), 12: set()}[number]
-            expected = [text for at, text in MEANT.items() if at != number and at not in later]
-            assert values == expected, (number, values)
 
 
 def test_a_batch_with_damaged_values_leaves_the_dictionaries_alone() -> None:
