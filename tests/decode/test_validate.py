@@ -360,7 +360,7 @@ def test_strict_decimals_fit_their_precision(width):
     def column(precision: int, *values: int, valid: bytes = b"") -> bytes:
         kind = Table("Decimal", precision=precision, scale=0, bitWidth=width)
         data = b"".join(value.to_bytes(width // 8, "little", signed=True) for value in values)
-        return stream_of(kind, batch(len(values), [(len(values), len(valid))], [valid, data]))
+        return stream_of(kind, batch(len(values), [(len(values), 1 if valid else 0)], [valid, data]))
 
     for precision in (1, *STEPS[width]):
         most = 10**precision - 1
