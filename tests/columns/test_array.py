@@ -2,6 +2,7 @@
 
 import itertools
 import struct
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -39,10 +40,15 @@ def test_columns_by_index_and_name():
         found.column("c")
     with pytest.raises(UsageError, match=r"column must be an integer, found float 1\.0"):
         found.column(1.0)
+
+
+def test_columns_of_one_name():
     twice = read_batch(pa.record_batch([[1], [2]], names=["n", "n"]))
-    with pytest.raises(UsageError, match="n"):
-        twice.column("n")
+    for use, words in ((lambda: twice.column("n"), "'n'"), (twice.to_pydict, "twice")):
+        with pytest.raises(UsageError, match=words):
+            use()
     assert twice.column(1).to_pylist() == [2]
+    assert twice.to_pylist() == [[("n", 1), ("n", 2)]]
 
 
 def test_a_batch_without_columns():
@@ -187,8 +193,7 @@ def test_what_lies_under_a_null_does_not_count():
         return forged([field("x", forge.INT32)], batch(2, [(2, nulls)], [bits, i32(1, second)]))
 
     assert of(1, b"\1", 2) == of(1, b"\1", 3)
-    assert of(0, b"", 3) == of(1, b"\3", 3)
-    assert of(1, b"\3", 3) == of(0, b"", 3)
+    assert of(0, b"", 3) == of(1, b"\3", 3) == of(0, b"", 3)
 
 
 def test_batches_differ_by_schema_metadata_only_when_asked():
@@ -230,15 +235,10 @@ def test_parts_are_those_of_pyarrow(name, part):
                 with pytest.raises((AttributeError, ipc.UsageError), match=rf"^an Array of .* has no {part}(\(\))?$"):
                     getattr(ours, part)()
             continue
-        try:
-            expected = getattr(theirs, part)() if callable(getattr(theirs, part)) else getattr(theirs, part)
-        except pa.ArrowNotImplementedError:
-            expected = None  # of maps
-        found = getattr(ours, part)() if callable(getattr(ours, part)) else getattr(ours, part)
-        for mine, other in zip(
-            *[each if isinstance(each, list) else [each] for each in (found, expected)], strict=True
-        ):
-            assert other is None or mine == other
+        found, expected = (getattr(each, part) for each in (ours, theirs))
+        found = found() if callable(found) else found
+        with suppress(pa.ArrowNotImplementedError):  # of maps
+            assert found == (expected() if callable(expected) else expected)
 
 
 def test_what_is_broken_and_lengths_of_nothing_are_refused():

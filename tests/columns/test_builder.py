@@ -313,27 +313,26 @@ def test_nothing_and_other_things_are_refused() -> None:
     assert concat_batches([ints]) is ints
 
 
+#: The type of a column "a", and another schema.
 SCHEMAS = {
-    "name": pa.schema([("b", pa.int64())]),
-    "type": pa.schema([("a", pa.uint64())]),
-    "unit": pa.schema([("a", pa.timestamp("us"))]),
-    "zone": pa.schema([("a", pa.timestamp("s", "UTC"))]),
-    "nullable": pa.schema([pa.field("a", pa.int64(), nullable=False)]),
-    "more": pa.schema([("a", pa.int64()), ("b", pa.int64())]),
-    "below": pa.schema([("a", pa.struct([("c", pa.int64())]))]),
+    "name": (pa.int64(), pa.schema([("b", pa.int64())])),
+    "type": (pa.int64(), pa.schema([("a", pa.uint64())])),
+    "unit": (pa.timestamp("s"), pa.schema([("a", pa.timestamp("us"))])),
+    "zone": (pa.timestamp("s"), pa.schema([("a", pa.timestamp("s", "UTC"))])),
+    "nullable": (pa.int64(), pa.schema([pa.field("a", pa.int64(), nullable=False)])),
+    "more": (pa.int64(), pa.schema([("a", pa.int64()), ("b", pa.int64())])),
+    "below": (pa.struct([("d", pa.int64())]), pa.schema([("a", pa.struct([("c", pa.int64())]))])),
 }
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_batches_of_schemas_read_one_by_one_go_together_if_these_are_equal(name: str) -> None:
     def of(schema: pa.Schema, metadata: str) -> Any:
-        arrays = [pa.array([], one.type) for one in schema]
-        return read([pa.record_batch(arrays, schema=schema.with_metadata({"k": metadata}))])[0]
+        return read([pa.RecordBatch.from_pylist([], schema.with_metadata({"k": metadata}))])[0]
 
-    like = {"below": pa.struct([("d", pa.int64())]), "unit": pa.timestamp("s"), "zone": pa.timestamp("s")}
-    first = pa.schema([("a", like.get(name, pa.int64()))])
+    first, another = pa.schema([("a", SCHEMAS[name][0])]), SCHEMAS[name][1]
     equal = [of(first, str(number)) for number in range(3)]
-    other = of(SCHEMAS[name], "3")
+    other = of(another, "3")
     whole = of(first.append(pa.field("z", pa.int8())), "4")
     part = whole.select(["a"])
     assert concat_batches([*equal, part]).num_rows == ipc.Table.from_batches([*equal, part]).num_rows == 0

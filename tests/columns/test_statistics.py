@@ -401,6 +401,7 @@ def test_written_batches_bring_their_statistics(kind, compression):
     parts = [everything(), everything().slice(1, 1), everything().slice(0, 0)]
     data = ipc_bytes(parts, kind, statistics=True, compression=compression)
     assert statistics_of(data) == [compute_statistics(ipc.RecordBatch.from_arrow(part)) for part in parts]
+    assert data == ipc_bytes(parts, kind, statistics=True, compression=compression)
     plain = ipc_bytes(parts, kind, compression=compression)
     assert statistics_of(plain) == [None] * 3
     assert plain == ipc_bytes(parts, kind, compression=compression, statistics=False)

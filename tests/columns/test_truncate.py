@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pytest
 from columns.broken import BROKEN, LIST_VIEWS, LISTS, LONG, RUNS, UNIONS, forged, lists, runs, texts, union, views
 from helpers import forge
-from helpers.arrays import address, read_batch
+from helpers.arrays import address, batch_of_columns, read_batch
 from helpers.arrow_columns import ARRAYS
 from helpers.cdata import CArray, release, take
 from helpers.forge import Table, batch, bits, field, i8, i32, i64, schema, stream, view
@@ -22,11 +21,6 @@ from arrowipc import FormatError, UsageError
 from arrowipc.columns.truncate import Truncator, compact
 
 
-def one(array: pa.Array, **options: Any) -> Any:
-    """A batch of the column ``x``, as ours."""
-    return read_batch(pa.record_batch([array], names=["x"]), **options)
-
-
 def spans(length: int) -> Iterator[tuple[int, int]]:
     """Every slice of so many rows."""
     for start in range(length + 1):
@@ -35,7 +29,7 @@ def spans(length: int) -> Iterator[tuple[int, int]]:
 
 
 def ints(buffer: memoryview, width: int) -> list[int]:
-    return list(struct.unpack(f"<{len(buffer) // width}{ {1: 'b', 2: 'h', 4: 'i', 8: 'q'}[width] }", buffer))
+    return buffer.cast({1: "b", 2: "h", 4: "i", 8: "q"}[width]).tolist()
 
 
 # -- exactness: what a trimmed column must look like, by its type --------------------------------------------
@@ -186,10 +180,16 @@ def accepted(found: Any, expected: pa.RecordBatch) -> bool:
 # -- the law -------------------------------------------------------------------------------------------------
 
 
+# Nulls in list views are cut off; this union does not use all elements of its children.
+CHANGED = {name for name in ARRAYS if "list_view" in name} | {"dense_union"}
+
+
 @pytest.mark.parametrize("name", ARRAYS)
 def test_every_slice_of_every_type_is_exact(name: str) -> None:
+    """And what is whole already is not copied, unless it is in `CHANGED`."""
     source = pa.record_batch([ARRAYS[name]], names=["x"])
     ours = read_batch(source)
+    assert name in CHANGED or in_place(compact(ours), ours)
     before = [bytes(b) for b in ours.column(0).buffers() if b is not None]
     for start, count in spans(ours.num_rows):
         found = check(ours.slice(start, count))
@@ -215,7 +215,7 @@ def test_batches_without_columns_or_rows() -> None:
     assert compact(nothing).num_rows == 3
     assert compact(nothing.slice(1)).num_rows == 2
     assert compact(ipc.RecordBatch()).num_rows == 0
-    assert compact(one(pa.array([], pa.int8()))).num_rows == 0
+    assert compact(batch_of_columns(pa.array([], pa.int8()))).num_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -237,16 +237,6 @@ def test_no_elements_still_have_one_offset(kind: Table, below: list[Table], buff
 
 
 # -- in place ------------------------------------------------------------------------------------------------
-
-
-# Nulls in list views are cut off; this union does not use all elements of its children.
-CHANGED = {name for name in ARRAYS if "list_view" in name} | {"dense_union"}
-
-
-@pytest.mark.parametrize("name", sorted(ARRAYS.keys() - CHANGED))
-def test_whole_batches_are_not_copied(name: str) -> None:
-    ours = one(ARRAYS[name])
-    assert in_place(compact(ours), ours)
 
 
 @pytest.mark.parametrize("start", [0, 1, 8, 9, 16])
@@ -287,7 +277,7 @@ def test_bits_are_in_place_at_whole_bytes_with_clean_ends(start: int, length: in
     """FORMAT-CHECKLIST 78."""
     chance = random.Random(start * 1000 + length)
     values = [chance.choice([True, False, None]) for _ in range(200)]
-    ours = one(pa.array(values, pa.bool_()))
+    ours = batch_of_columns(pa.array(values, pa.bool_()))
     part = ours.slice(start, length)
     found = check(part)
     assert found.column(0).to_pylist() == values[start : start + length]
@@ -310,20 +300,18 @@ def test_the_last_byte_of_bitmaps_is_cleaned() -> None:
 
 
 def test_bitmaps_without_nulls_go_and_claims_are_counted() -> None:
-    ours = one(pa.array([1, None, 3, 4] * 5))
+    ours = batch_of_columns(pa.array([1, None, 3, 4] * 5))
     assert check(ours.slice(2, 3)).column(0).buffers()[0] is None
-    wrong = forged([field("x", forge.INT8)], batch(4, [(4, 3)], [bits(1, 1, 0, 1), i8(1, 2, 3, 4)]))
-    assert compact(wrong).column(0).null_count == 1
-    none = forged([field("x", forge.INT8)], batch(4, [(4, 3)], [bits(1, 1, 1, 1), i8(1, 2, 3, 4)]))
-    assert compact(none).column(0).null_count == 0
-    assert compact(none).column(0).buffers()[0] is None
-    lists = one(pa.array([[1, None], [2], [3]]))
+    for nulls, valid in ((1, bits(1, 1, 0, 1)), (0, bits(1, 1, 1, 1))):
+        found = compact(forged([field("x", forge.INT8)], batch(4, [(4, 3)], [valid, i8(1, 2, 3, 4)]))).column(0)
+        assert (found.null_count, found.buffers()[0] is None) == (nulls, not nulls)
+    lists = batch_of_columns(pa.array([[1, None], [2], [3]]))
     assert check(lists.slice(1)).column(0).children[0].buffers()[0] is None
 
 
 def test_runs_are_clipped_on_both_sides() -> None:
     """FORMAT-CHECKLIST 85."""
-    ours = one(pa.RunEndEncodedArray.from_arrays(pa.array([4, 6, 20], pa.int16()), ["a", "b", "c"]))
+    ours = batch_of_columns(pa.RunEndEncodedArray.from_arrays(pa.array([4, 6, 20], pa.int16()), ["a", "b", "c"]))
     found = check(ours.slice(2, 8)).column(0)
     assert ints(found.children[0].buffers()[1], 2) == [2, 4, 8]
     assert found.children[1].to_pylist() == ["a", "b", "c"]
@@ -407,14 +395,14 @@ def test_views_are_packed_above_the_waste_and_not_at_it(beyond: int, packed: boo
 def test_packed_views_are_split_over_buffers() -> None:
     words = [f"{i:04}".encode() * 5 for i in range(50)]
     source = pa.array([w.decode() if i % 7 else None for i, w in enumerate(words)], pa.string_view())
-    ours = one(pa.concat_arrays([source, pa.array(["x" * 9000], pa.string_view())]))
+    ours = batch_of_columns(pa.concat_arrays([source, pa.array(["x" * 9000], pa.string_view())]))
     part = ours.slice(0, 50)
     expected = [w for i, w in enumerate(words) if i % 7]
     for most in (1, 19, 20, 21, 59, 60, 1000, 2**31 - 1):
         found = check(part, largest_buffer=most)
         each = max(most // 20, 1)
         assert data_of(found) == [b"".join(expected[i : i + each]) for i in range(0, len(expected), each)]
-        assert accepted(found, pa.record_batch([source], names=["x"]))
+        assert accepted(found, pa.record_batch([source], names=["c0"]))
 
 
 def test_null_views_are_zeroed_when_views_are_packed() -> None:
@@ -445,7 +433,7 @@ def test_views_that_share_bytes_do_not_multiply_them(waste: float) -> None:
 
 
 def test_bad_options_are_refused() -> None:
-    ours = one(pa.array([1]))
+    ours = batch_of_columns(pa.array([1]))
     for waste in (-1, float("nan")):
         with pytest.raises(UsageError, match="view_waste"):
             compact(ours, view_waste=waste)
@@ -456,7 +444,7 @@ def test_bad_options_are_refused() -> None:
         compact(None)
     trimmer = Truncator.like(ours)
     with pytest.raises(UsageError, match="another reader"):
-        trimmer.rows(one(pa.array(["text"])), 0, 1)
+        trimmer.rows(batch_of_columns(pa.array(["text"])), 0, 1)
     for span in ((0, 2), (2, 0), (-1, 1), (0, -1), (1, 2**63 - 1)):
         with pytest.raises(UsageError, match="outside"):
             trimmer.rows(ours, *span)
@@ -498,8 +486,7 @@ EMPTY_RUNS = {
 @pytest.mark.parametrize("name", BROKEN | EMPTY_RUNS)
 def test_broken_contents_are_refused(name: str) -> None:
     """FORMAT-CHECKLIST 72, 80, 82 to 85."""
-    fields, rows = (BROKEN | EMPTY_RUNS)[name]
-    part = forged(fields, rows)
+    part = forged(*(BROKEN | EMPTY_RUNS)[name])
     with pytest.raises(FormatError, match="column 'x"):
         compact(part)
 
@@ -528,6 +515,5 @@ EDGES = {
 def test_contents_just_inside_are_taken(name: str) -> None:
     fields, rows, values = EDGES[name]
     part = forged(fields, rows)
-    assert compact(part).column(0).to_pylist() == values
     for start, count in spans(len(values)):
         assert compact(part.slice(start, count)).column(0).to_pylist() == values[start : start + count]
