@@ -16,29 +16,21 @@ from arrowipc import FormatError, UsageError
 from arrowipc.distinct.memo_table import MemoTable
 
 
-def distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
-    """What a table must answer, told by the values' text."""
-    known: dict[str, int] = {}
-    places = [known.setdefault(repr(value), len(known)) for value in values]
-    return places, list(known)
-
-
 @given(plans, st.integers(1, 4))
 def test_a_table_numbers_values_by_first_occurrence(plan: Any, pieces: int) -> None:
     (kind, pool), seed = plan
     chance = random.Random(seed)
     parts = [batch_of_columns(pa.array(chance.choices(pool, k=chance.randint(0, 200)), kind)) for _ in range(pieces)]
-    table, values, snapshots = MemoTable.like(parts[0]), [], []
+    table, known, snapshots = MemoTable.like(parts[0]), dict[str, int](), []
     for part in parts:
         cut = part.slice(chance.randint(0, part.num_rows))
-        before, values = len(values), values + cut.column(0).to_pylist()
-        places, known = distinct(values)
-        assert list(table.add_batch(cut)) == places[before:]
+        values = map(repr, cut.column(0).to_pylist())
+        assert list(table.add_batch(cut)) == [known.setdefault(value, len(known)) for value in values]
         assert table.count == len(known)
-        snapshots.append((table.batch(), known))
-    for snapshot, known in snapshots:
+        snapshots.append((table.batch(), list(known)))
+    for snapshot, texts in snapshots:
         pa.record_batch(snapshot).validate(full=True)
-        assert [repr(value) for value in snapshot.column(0).to_pylist()] == known
+        assert list(map(repr, snapshot.column(0).to_pylist())) == texts
 
 
 @given(random_types, st.integers(0, 2**32))
@@ -77,14 +69,11 @@ def test_a_table_refuses_other_columns():
         MemoTable.like(batch_of_columns(pa.array([1]), pa.array([1])))
 
 
-def encoded(indices: list[int | None], values: list[str | None]) -> ipc.RecordBatch:
-    return batch_of_columns(pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), values))
-
-
 def test_a_table_of_encoded_values_looks_through_the_dictionary():
-    table = MemoTable.like(encoded([0], ["a"]))
-    one = encoded([0, 1, 2, None, 3], ["a", "b", "a", None])
-    assert table.add_batch(one).tolist() == [0, 1, 0, 2, 2]
+    indices = pa.array([0, 1, 2, None, 3], pa.int8())
+    rows = batch_of_columns(pa.DictionaryArray.from_arrays(indices, ["a", "b", "a", None]))
+    table = MemoTable.like(rows)
+    assert table.add_batch(rows).tolist() == [0, 1, 0, 2, 2]
     assert table.batch().column(0).to_pylist() == ["a", "b", None]
 
 
