@@ -15,7 +15,6 @@ from columns.broken import BROKEN, forged
 from helpers import forge, randoms
 from helpers.arrays import FORMS, ipc_bytes, read_batch, stored
 from helpers.arrow_columns import ARRAYS, everything
-from helpers.mutate import overwritten
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
@@ -367,15 +366,19 @@ def test_what_is_unknown_is_passed_over():
         assert (found is not None) is (count == 1)
 
 
-@given(st.integers(0, 2**32))
-def test_mutated_statistics_are_read_or_left_out(seed):
-    chance = random.Random(seed)
+def test_mutated_statistics_are_read_or_left_out():
+    chance = random.Random(20261130)
     with ipc.open_file(ipc_bytes(everything(), "file", statistics=True)) as reader:
         schema, data = reader.schema, reader.get_batch_metadata(0)[STATISTICS_KEY]
-    assert decoded(data, schema)
-    for _ in range(20):
-        found = decoded(overwritten(data, chance, most=5, cut=0), schema)
+    numbers = set()
+    for _ in range(1000):
+        changed = bytearray(data)
+        for at in chance.choices(range(len(data)), k=chance.randint(1, 3)):
+            changed[at] = chance.choice(b'0129-.e"[]{},:anx')
+        found = decoded(bytes(changed), schema)
         assert found is None or all(isinstance(each, ColumnStatistics) for each in found.values())
+        numbers.add(found and len(found))
+    assert len(numbers) > 2
 
 
 # -- through writers and readers -----------------------------------------------------------------------------
