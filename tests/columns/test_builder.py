@@ -385,12 +385,9 @@ SMALL = [
 def delta_stream(column: pa.Array, count: int) -> bytes:
     """Batches whose dictionary grows by the same values each time."""
     (part,) = read(one_column(column))
-    with ipc.new_stream(sink := bytearray(), dictionary_deltas=True) as writer:
-        for whole in (part, concat_batches([part, part])):
-            values = pa.record_batch(whole).column(0)
-            coded = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), values)
-            writer.write(pa.record_batch([coded], names=["x"]))
-    root, first, rows_, delta = split(bytes(sink))[:4]
+    values = [pa.record_batch(whole).column(0) for whole in (part, concat_batches([part, part]))]
+    coded = [pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), each) for each in values]
+    root, first, rows_, delta = split(ipc_bytes(one_column(*coded), dictionary_deltas=True))[:4]
     return b"".join([root, first, rows_, *[delta, rows_] * (count - 1)])
 
 
