@@ -78,17 +78,9 @@ def test_what_is_no_index_is_refused(where):
     for wrong in ([99], [-99], np.array([4, 8])):
         with pytest.raises(IndexError, match="is not one of the"):
             where.take(wrong)
-    for wrong in (
-        [True],
-        [None, "0"],
-        [None, 1.5],
-        [1.0],
-        [[1]],
-        [np.arange(2)],
-        np.array([2**63], np.uint64),
-        pa.array([None, 1.5]),
-    ):
-        with pytest.raises((UsageError, IndexError)):
+    no_integers = ([True], [None, "0"], [None, 1.5], [1.0], [[1]], [np.arange(2)], pa.array([None, 1.5]))
+    for wrong in (*no_integers, np.array([2**63], np.uint64)):
+        with pytest.raises(UsageError, match=r"expected (an integer|integers in one)|more than there can be rows"):
             where.take(wrong)
     for wrong in ([0], [None, 0]):
         with pytest.raises(IndexError):
