@@ -29,3 +29,9 @@ def smash(data: bytes, start: int, stop: int, with_: bytes = b"\xaa") -> bytes:
 PARTS = [numbered(number, 5) for number in range(4)]
 FILE, STREAM = ipc_bytes(PARTS, "file"), ipc_bytes(PARTS, "stream")
 BLOCKS = ipc.open_file(FILE).blocks
+
+
+def damaged(data: bytes, number: int, shift: int = 0) -> bytes:
+    """FILE, or STREAM with a `shift` of 8, with the metadata of a batch made senseless, and the sizes as they were."""
+    offset, head, _ = BLOCKS[number]
+    return smash(data, offset - shift + 8, offset - shift + head, b"\xff")

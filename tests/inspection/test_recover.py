@@ -15,7 +15,7 @@ import pytest
 from helpers import drive, forge, golden, optional
 from helpers.arrays import ipc_bytes, pyarrow_bytes
 from helpers.forge import batch, dictionary, i8
-from inspection.numbered import BLOCKS, CODED, FILE, PARTS, STREAM, numbered, smash
+from inspection.numbered import BLOCKS, CODED, FILE, PARTS, STREAM, damaged, numbered, smash
 
 import arrowipc as ipc
 from arrowipc import recover
@@ -99,12 +99,6 @@ def test_zeros_instead_of_the_rest_are_damage(cut: int) -> None:
 
 
 # Damage inside.
-
-
-def damaged(data: bytes, number: int) -> bytes:
-    """The data with the metadata of batch `number` made senseless, the sizes around it as they were."""
-    offset, head, _ = BLOCKS[number]
-    return smash(data, offset + 8, offset + head, b"\xff")
 
 
 @pytest.mark.parametrize("number", range(4))

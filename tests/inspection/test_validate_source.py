@@ -16,7 +16,7 @@ from helpers.arrays import FORMS, WAYS, ipc_bytes, pyarrow_bytes
 from helpers.forge import batch, field, i32, i64, message, schema, stream
 from helpers.mutate import overwritten
 from helpers.processes import rounds
-from inspection.numbered import BLOCKS, CODED, FILE, PARTS, STREAM, smash
+from inspection.numbered import BLOCKS, CODED, FILE, PARTS, STREAM, damaged
 
 import arrowipc as ipc
 from arrowipc import recover, validate
@@ -46,11 +46,6 @@ def test_official_files_are_valid(case: Any) -> None:
     for path in (data.stream, data.file):
         report = validate(path)
         assert report.ok, f"{path}: {report}"
-
-
-def damaged(data: bytes, number: int, shift: int) -> bytes:
-    start = BLOCKS[number][0] - shift
-    return smash(data, start + 8, start + 48)
 
 
 @pytest.mark.parametrize("number", range(4))
