@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import arrays, forge
-from helpers.arrays import ipc_bytes
+from helpers import forge
+from helpers.arrays import batch_of, ipc_bytes
 from helpers.forge import batch, dictionary, encoding, field, i8, i32, message, schema, stream
 from helpers.processes import rounds
 from inspection.numbered import CODED, numbered, smash
@@ -260,13 +260,9 @@ def test_a_footer_says_where_the_dictionaries_are() -> None:
 # -- values that look like messages --------------------------------------------------------------------------
 
 
-def cells(*values: bytes) -> ipc.RecordBatch:
-    return arrays.read_batch(pa.record_batch({"payload": pa.array(values, pa.binary())}))
-
-
 def test_streams_in_the_values_of_a_damaged_batch_are_not_taken_for_its_neighbours() -> None:
     inner = stream(schema(field("x", forge.UTF8)), forge.texts("q"))
-    parts = [cells(inner, inner), cells(inner * 3), cells(inner)]
+    parts = [batch_of(*cells, kind=pa.binary()) for cells in ([inner, inner], [inner * 3], [inner])]
     data = ipc_bytes(parts, "stream")
     second = forge.split(data)[2]
     at = data.index(second)
