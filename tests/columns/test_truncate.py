@@ -343,16 +343,6 @@ def test_null_list_views_may_hold_anything(null: tuple[int, int]) -> None:
 # -- views ---------------------------------------------------------------------------------------------------
 
 
-def texts_in(size: int, *where: int) -> Any:
-    """A view column whose one data buffer of `size` bytes holds LONG at some places."""
-    data = bytearray(size)
-    for at in where:
-        data[at : at + len(LONG)] = LONG
-    views = [view(LONG, 0, at) for at in where]
-    rows = batch(len(views), [(len(views), 0)], [b"", b"".join(views), bytes(data)], variadic=[1])
-    return forged([field("x", forge.UTF8_VIEW)], rows)
-
-
 def data_of(part: Any) -> list[bytes]:
     return [bytes(b) for b in part.column(0).buffers()[2:]]
 
@@ -362,7 +352,9 @@ def data_of(part: Any) -> list[bytes]:
 def test_views_are_packed_above_the_waste_and_not_at_it(beyond: int, packed: bool, waste: float) -> None:
     """FORMAT-CHECKLIST 81."""
     size = int(waste * 2 * len(LONG)) + 4096 + beyond
-    ours = texts_in(size, 0, 1000)
+    data = (LONG.ljust(1000, b"\0") + LONG).ljust(size, b"\0")
+    rows = batch(2, [(2, 0)], [b"", view(LONG) + view(LONG, 0, 1000), data], variadic=[1])
+    ours = forged([field("x", forge.UTF8_VIEW)], rows)
     found = check(ours, view_waste=waste)
     assert found.column(0).to_pylist() == [LONG.decode()] * 2
     assert data_of(found) == ([LONG * 2] if packed else data_of(ours))

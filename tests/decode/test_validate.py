@@ -53,10 +53,6 @@ def changes(bits_: int) -> st.SearchStrategy[list[tuple[int, int]]]:
     return st.lists(st.tuples(st.integers(0, 80), extremes), max_size=2)
 
 
-def first_bad_offset(offsets: Sequence[int], limit: int) -> int | None:
-    return next((i for i, (a, b) in enumerate(itertools.pairwise([0, *offsets])) if not a <= b <= limit), None)
-
-
 def stream_of(kind: Table, rows: Table, *children: Table) -> bytes:
     """A stream of one column."""
     return stream(schema(field("x", kind, *children)), rows)
@@ -75,7 +71,7 @@ def test_072_offsets_rise_inside_the_data(kind, n, step, start, data):
     pack, width = (i64, 64) if "Large" in kind else (i32, 32)
     offsets = mutated([start + step * i for i in range(n + 1)], data.draw(changes(width)))
     size = data.draw(st.sampled_from([start + step * n, start + step * n + 5]))
-    bad = first_bad_offset(offsets, size)
+    bad = next((i for i, (a, b) in enumerate(itertools.pairwise([0, *offsets])) if not a <= b <= size), None)
     holds(bad is None, with_offsets(Table(kind), pack(*offsets), n, size), rf"offset {bad} is {offsets[bad or 0]}\b")
 
 
