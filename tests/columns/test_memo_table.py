@@ -8,37 +8,37 @@ import pytest
 from helpers import forge
 from helpers.arrays import batch_of_columns
 from helpers.forge import INT32, UTF8, field, i32, stream
-from helpers.randoms import array_of, plans, types as random_types
+from helpers.randoms import POOLS, array_of, types as random_types
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
 from arrowipc.distinct.memo_table import MemoTable
 
+#: Types with hundreds of values.
+MANY: list[tuple[pa.DataType, Any]] = [(pa.int64(), [None, *range(700)])]
+MANY += [
+    (kind, array_of(kind, 1000, random.Random(7)).to_pylist())
+    for kind in (pa.string(), pa.large_binary(), pa.binary(7))
+]
 
-def distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
-    """What a table must answer, told by the values' text."""
-    known: dict[str, int] = {}
-    places = [known.setdefault(repr(value), len(known)) for value in values]
-    return places, list(known)
 
-
-@given(plans, st.integers(1, 4))
-def test_a_table_numbers_values_by_first_occurrence(plan: Any, pieces: int) -> None:
-    (kind, pool), seed = plan
-    chance = random.Random(seed)
-    parts = [batch_of_columns(pa.array(chance.choices(pool, k=chance.randint(0, 200)), kind)) for _ in range(pieces)]
-    table, values, snapshots = MemoTable.like(parts[0]), [], []
+@pytest.mark.parametrize("pools", [POOLS, MANY], ids=["few", "many"])
+@given(data=st.data(), seed=st.integers(0, 2**32), pieces=st.integers(1, 4))
+def test_a_table_numbers_values_by_first_occurrence(pools: Any, data: Any, seed: int, pieces: int) -> None:
+    kind, pool = data.draw(st.sampled_from(pools))
+    chance, most = random.Random(seed), 1000 if pools is MANY else 200
+    parts = [batch_of_columns(pa.array(chance.choices(pool, k=chance.randint(0, most)), kind)) for _ in range(pieces)]
+    table, known, snapshots = MemoTable.like(parts[0]), dict[str, int](), []
     for part in parts:
         cut = part.slice(chance.randint(0, part.num_rows))
-        before, values = len(values), values + cut.column(0).to_pylist()
-        places, known = distinct(values)
-        assert list(table.add_batch(cut)) == places[before:]
+        values = map(repr, cut.column(0).to_pylist())
+        assert list(table.add_batch(cut)) == [known.setdefault(value, len(known)) for value in values]
         assert table.count == len(known)
-        snapshots.append((table.batch(), known))
-    for snapshot, known in snapshots:
+        snapshots.append((table.batch(), list(known)))
+    for snapshot, texts in snapshots:
         pa.record_batch(snapshot).validate(full=True)
-        assert [repr(value) for value in snapshot.column(0).to_pylist()] == known
+        assert list(map(repr, snapshot.column(0).to_pylist())) == texts
 
 
 @given(random_types, st.integers(0, 2**32))
@@ -56,19 +56,6 @@ def test_a_table_of_any_type_has_each_row_at_its_place(kind: pa.DataType, seed: 
     assert repr([found[place] for place in places]) == repr(values)
 
 
-@given(st.integers(0, 2**32), st.sampled_from([pa.string(), pa.int64(), pa.large_binary(), pa.binary(7)]))
-def test_a_table_of_many_values_agrees_with_pyarrow(seed: int, kind: pa.DataType) -> None:
-    chance = random.Random(seed)
-    array = array_of(kind, 1000, chance)
-    if kind == pa.int64():
-        array = pa.array([chance.choice([None, chance.randrange(700)]) for _ in range(1000)], kind)
-    table = MemoTable.like(batch_of_columns(array))
-    places = table.add_batch(batch_of_columns(array)).tolist()
-    encoded = array.dictionary_encode(null_encoding="encode")
-    assert places == encoded.indices.to_pylist()
-    assert pa.record_batch(table.batch()).column(0).equals(encoded.dictionary)
-
-
 def test_a_table_refuses_other_columns():
     table = MemoTable.like(batch_of_columns(pa.array([1])))
     with pytest.raises(UsageError, match="other columns"):
@@ -77,14 +64,11 @@ def test_a_table_refuses_other_columns():
         MemoTable.like(batch_of_columns(pa.array([1]), pa.array([1])))
 
 
-def encoded(indices: list[int | None], values: list[str | None]) -> ipc.RecordBatch:
-    return batch_of_columns(pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), values))
-
-
 def test_a_table_of_encoded_values_looks_through_the_dictionary():
-    table = MemoTable.like(encoded([0], ["a"]))
-    one = encoded([0, 1, 2, None, 3], ["a", "b", "a", None])
-    assert table.add_batch(one).tolist() == [0, 1, 0, 2, 2]
+    indices = pa.array([0, 1, 2, None, 3], pa.int8())
+    rows = batch_of_columns(pa.DictionaryArray.from_arrays(indices, ["a", "b", "a", None]))
+    table = MemoTable.like(rows)
+    assert table.add_batch(rows).tolist() == [0, 1, 0, 2, 2]
     assert table.batch().column(0).to_pylist() == ["a", "b", None]
 
 

@@ -78,17 +78,9 @@ def test_what_is_no_index_is_refused(where):
     for wrong in ([99], [-99], np.array([4, 8])):
         with pytest.raises(IndexError, match="is not one of the"):
             where.take(wrong)
-    for wrong in (
-        [True],
-        [None, "0"],
-        [None, 1.5],
-        [1.0],
-        [[1]],
-        [np.arange(2)],
-        np.array([2**63], np.uint64),
-        pa.array([None, 1.5]),
-    ):
-        with pytest.raises((UsageError, IndexError)):
+    no_integers = ([True], [None, "0"], [None, 1.5], [1.0], [[1]], [np.arange(2)], pa.array([None, 1.5]))
+    for wrong in (*no_integers, np.array([2**63], np.uint64)):
+        with pytest.raises(UsageError, match=r"expected (an integer|integers in one)|more than there can be rows"):
             where.take(wrong)
     for wrong in ([0], [None, 0]):
         with pytest.raises(IndexError):
@@ -174,13 +166,10 @@ def test_a_dictionary_is_copied_once_and_shared_by_all_that_is_taken():
 
 def test_a_dictionary_in_memory_of_its_own_is_not_copied():
     """Not even versions of one that grows by deltas: copies of all of them would be any number of times its size."""
-    sink = io.BytesIO()
-    with ipc.new_stream(sink, dictionary_deltas=True) as writer:
-        for i in range(1, 50):
-            kind = pa.DictionaryArray.from_arrays(pa.array([i - 1]), pa.array([f"word {k}" for k in range(i)]))
-            writer.write(pa.record_batch({"d": kind}))
-    sink.seek(0)
-    for batch in list(ipc.open_stream(sink))[2:]:
+    words = [f"word {i}" for i in range(50)]
+    columns = [pa.DictionaryArray.from_arrays(pa.array([i - 1]), words[:i]) for i in range(1, 50)]
+    data = ipc_bytes([pa.record_batch({"d": column}) for column in columns], dictionary_deltas=True)
+    for batch in list(ipc.open_stream(io.BytesIO(data)))[2:]:
         texts = [each["d"].dictionary.buffers()[2] for each in (batch, batch.take([0]))]
         assert np.shares_memory(*[np.frombuffer(text, np.uint8) for text in texts])
 

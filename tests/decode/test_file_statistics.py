@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.arrays import ipc_bytes, read_batch
+from helpers.arrays import ipc_bytes, read_batch, stored
 from helpers.arrow_columns import ARRAYS
 
 import arrowipc as ipc
 from arrowipc import UsageError
-from arrowipc.filters import statistics
 from arrowipc.filters.statistics import STATISTICS_KEY
 from arrowipc.sources import file_statistics as written
 from arrowipc.sources.file_statistics import decode_entry
-from arrowipc.types import field, int64
 
 
 def file_of(*batches: Any, **options: Any) -> bytearray:
@@ -29,12 +27,6 @@ def file_of(*batches: Any, **options: Any) -> bytearray:
 
 def entry_of(source: Any) -> bytes | None:
     return ipc.open_file(source).metadata.get(STATISTICS_KEY)
-
-
-def by_batch(source: Any) -> list[Any]:
-    with ipc.open_file(source) as reader:
-        mark, rows = statistics.mark_of(reader.schema), reader.batch_lengths()
-        return [statistics.statistics_in(reader.get_batch_metadata(i), mark, rows[i]) for i in range(len(reader))]
 
 
 def told(source: Any, **options: Any) -> list[Any]:
@@ -48,16 +40,14 @@ def block_of(source: Any) -> bytes:
 @pytest.mark.parametrize("name", ARRAYS)
 def test_the_footer_says_what_the_batches_say(name):
     array = ARRAYS[name]
-    theirs = pa.record_batch([array, pa.array(range(len(array)))], ["x", "id"])
-    batch = read_batch(theirs)
-    data = file_of(batch, batch.slice(1), batch.slice(0, 0))
-    found = told(data)
+    batch = read_batch(pa.record_batch([array, pa.array(range(len(array)))], ["x", "id"]))
+    parts = [batch, batch.slice(1), batch.slice(0, 0)]
+    found = told(data := file_of(*parts))
     assert entry_of(data) is not None
     nothing = (None,) * 4  # is known of a column, which the footer then leaves out
-    for of_footer, of_batch in zip(found, by_batch(data), strict=True):
-        assert of_footer == {
-            path: s for path, s in of_batch.items() if (s.null_count, s.min, s.max, s.has_nan) != nothing
-        }
+    for of_footer, part in zip(found, parts, strict=True):
+        of_batch = ipc.compute_statistics(part).items()
+        assert of_footer == {path: s for path, s in of_batch if (s.null_count, s.min, s.max, s.has_nan) != nothing}
     assert told(data, columns=["id"], batches=[1]) == [{"id": found[1]["id"]}]
 
 
@@ -90,9 +80,7 @@ def test_a_batch_that_was_refused_is_not_told():
 
 
 def test_indexed_streams(tmp_path):
-    with ipc.new_stream(tmp_path / "a.arrows", statistics=True) as writer:
-        for x in range(3):
-            writer.write({"x": [x]})
+    stored(tmp_path / "a.arrows", [{"x": [x]} for x in range(3)], statistics=True)
     with ipc.open(tmp_path / "a.arrows", index=True) as reader:
         assert [each["x"].max for each in ipc.file_statistics(reader)] == [0, 1, 2]
     dataset = ipc.open_dataset(tmp_path).filter([("x", ">=", 2)])
@@ -101,9 +89,7 @@ def test_indexed_streams(tmp_path):
 
 def test_projection_does_not_change_what_is_told():
     data = file_of({"a": [1], "b": [{"c": 2}]})
-    with ipc.open_file(data, columns=["b"]) as reader:
-        (found,) = ipc.file_statistics(reader)
-    assert {path: each.max for path, each in found.items()} == {"a": 1, "b": None, "b.c": 2}
+    assert ipc.file_statistics(ipc.open_file(data, columns=["b"])) == told(data)
 
 
 def test_columns_that_nobody_can_read_are_no_reason_not_to_filter(tmp_path: Path):
@@ -129,9 +115,7 @@ def test_more_than_readers_take_is_left_to_the_batches(monkeypatch):
 
 def test_batches_are_chosen_by_number():
     batches = [{"x": [i]} for i in (1, 2, 3)]
-    with ipc.new_stream(stream := bytearray(), statistics=True) as writer:
-        writer.write(batches)
-    for data in (file_of(*batches), stream):
+    for data in (file_of(*batches), ipc_bytes(batches, statistics=True)):
         with ipc.open(data, index=True) as reader:
             found = ipc.file_statistics(reader)
             assert ipc.file_statistics(reader, batches=[-1, 0, np.int8(1), -3]) == [found[i] for i in (2, 0, 1, 0)]
@@ -147,12 +131,8 @@ def test_batches_are_chosen_by_number():
                     ipc.file_statistics(reader, columns=wrong)
 
 
-def schema_of(*names: str) -> ipc.Schema:
-    return ipc.Schema([field(name, int64()) for name in names])
-
-
 SEED = file_of({"x": [1, None], "t": ["a", "b"]}, {"x": [3, 4], "t": [None, "c"]})
-SEED_SCHEMA = schema_of("x", "t")
+SEED_SCHEMA = ipc.schema(dict.fromkeys("xt", "int64"))
 
 
 def repacked(change: Any) -> bytes:
@@ -173,8 +153,8 @@ def test_any_entry_gives_statistics_or_nothing():
         assert found_in(other) is None
     assert found_in(text, count=3) is None, "of another number of batches"
     assert found_in(text, block=bytes(24)) is None, "of another file"
-    for names in (("t", "x"), ("x",), ("x", "t", "z")):
-        assert found_in(text, schema=schema_of(*names)) is None, "of other columns"
+    for names in ("tx", "x", "xtz"):
+        assert found_in(text, schema=ipc.schema(dict.fromkeys(names, "int64"))) is None, "of other columns"
     assert found_in(repacked(lambda data: data + bytes(64 << 20))) is None, "too large"
 
 
@@ -191,7 +171,6 @@ def test_an_entry_says_no_more_than_a_file_has():
     [
         ({"nulls": [0, 1], "kind": "int", "min": [1, 2], "max": [1, "3"]}, 2),
         ({"nulls": [0, None], "min": [None, None]}, 1),
-        ({"nulls": [0, 9]}, 0),
         ({"nulls": [0]}, 0),
         ({"nulls": 0}, 0),
         ({"nulls": [0, True]}, 0),
@@ -199,7 +178,6 @@ def test_an_entry_says_no_more_than_a_file_has():
         ({"kind": "int", "min": [1, [2]], "max": [1, 3]}, 0),
         ({"kind": "text", "min": ["a", 2], "max": ["b", "c"]}, 0),
         ({"kind": [], "min": [1, 2]}, 0),
-        ({"min": [1, 2]}, 0),
         ({"nan": [False, 0]}, 0),
         ([], 0),
     ],
@@ -216,8 +194,7 @@ def test_columns_that_make_no_sense_are_left_out(column, believed):
 
 def test_entries_of_arrows_statistics_schema_are_left_to_the_batches():
     """Files that were written before have such entries."""
-    stream = ipc_bytes([{"statistics": [1, 2]}], "stream")
-    text = base64.b64encode(zlib.compress(bytes(stream)))
+    text = base64.b64encode(zlib.compress(ipc_bytes({"statistics": [1, 2]})))
     assert decode_entry(text, 2, block_of(SEED), SEED_SCHEMA) is None
 
 

@@ -4,7 +4,7 @@ import itertools
 import random
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ import arrowipc as ipc
 from arrowipc import FormatError
 
 ITEM = field("item", forge.INT16)
-LARGE_BINARY, LARGE_LIST_VIEW = Table("LargeBinary"), Table("LargeListView")
+LARGE_LIST_VIEW = Table("LargeListView")
 LENGTHS = st.integers(0, 70)  # past the longest vector, with every remainder
 
 
@@ -53,44 +53,26 @@ def changes(bits_: int) -> st.SearchStrategy[list[tuple[int, int]]]:
     return st.lists(st.tuples(st.integers(0, 80), extremes), max_size=2)
 
 
-def first_bad_offset(offsets: Sequence[int], limit: int) -> int | None:
-    return next((i for i, (a, b) in enumerate(itertools.pairwise([0, *offsets])) if not a <= b <= limit), None)
-
-
 def stream_of(kind: Table, rows: Table, *children: Table) -> bytes:
     """A stream of one column."""
     return stream(schema(field("x", kind, *children)), rows)
 
 
-def _variable(kind: Table) -> Callable[[bytes, int, int], bytes]:
-    return lambda offsets, n, size: stream_of(kind, batch(n, [(n, 0)], [b"", offsets, bytes(size)]))
-
-
-def _list(kind: Table) -> Callable[[bytes, int, int], bytes]:
-    def make(offsets: bytes, n: int, size: int) -> bytes:
+def with_offsets(kind: Table, offsets: bytes, n: int, size: int) -> bytes:
+    """A stream of `n` values with these offsets; there are `size` bytes or elements."""
+    if "List" in kind.kind:
         return stream_of(kind, batch(n, [(n, 0), (size, 0)], [b"", offsets, b"", bytes(2 * size)]), ITEM)
-
-    return make
-
-
-OFFSETS: dict[str, tuple[Callable[..., bytes], int, Callable[[bytes, int, int], bytes]]] = {
-    "binary": (i32, 32, _variable(forge.BINARY)),
-    "utf8": (i32, 32, _variable(forge.UTF8)),
-    "large binary": (i64, 64, _variable(LARGE_BINARY)),
-    "large utf8": (i64, 64, _variable(forge.LARGE_UTF8)),
-    "list": (i32, 32, _list(forge.LIST)),
-    "large list": (i64, 64, _list(forge.LARGE_LIST)),
-}
+    return stream_of(kind, batch(n, [(n, 0)], [b"", offsets, bytes(size)]))
 
 
-@pytest.mark.parametrize("kind", OFFSETS)
+@pytest.mark.parametrize("kind", ["Binary", "Utf8", "List", "LargeBinary", "LargeUtf8", "LargeList"])
 @given(n=LENGTHS, step=st.integers(0, 2), start=st.integers(0, 3), data=st.data())
 def test_072_offsets_rise_inside_the_data(kind, n, step, start, data):
-    pack, width, make = OFFSETS[kind]
+    pack, width = (i64, 64) if "Large" in kind else (i32, 32)
     offsets = mutated([start + step * i for i in range(n + 1)], data.draw(changes(width)))
     size = data.draw(st.sampled_from([start + step * n, start + step * n + 5]))
-    bad = first_bad_offset(offsets, size)
-    holds(bad is None, make(pack(*offsets), n, size), rf"offset {bad} is {offsets[bad or 0]}\b")
+    bad = next((i for i, (a, b) in enumerate(itertools.pairwise([0, *offsets])) if not a <= b <= size), None)
+    holds(bad is None, with_offsets(Table(kind), pack(*offsets), n, size), rf"offset {bad} is {offsets[bad or 0]}\b")
 
 
 # Text.
@@ -257,11 +239,8 @@ def test_082_list_views_lie_in_the_child(wide, n, length, data):
     nulls = data.draw(st.sets(st.integers(0, n - 1))) if n else set()
     bad = [i for i in range(n) if offsets[i] < 0 or sizes[i] < 0 or offsets[i] + sizes[i] > length]
     valid = bits(*[i not in nulls for i in range(n)])
-    rows = batch(
-        n,
-        [(n, len(nulls)), (length, 0)],
-        [valid if nulls else b"", pack(*offsets), pack(*sizes), b"", bytes(2 * length)],
-    )
+    buffers = [valid if nulls else b"", pack(*offsets), pack(*sizes), b"", bytes(2 * length)]
+    rows = batch(n, [(n, len(nulls)), (length, 0)], buffers)
     # Null lists must lie in the child too (Columnar format, "ListView Layout").
     holds(not bad, stream_of(kind, rows, ITEM), f"list {bad[0]}:" if bad else "")
 
@@ -327,13 +306,11 @@ def test_085_run_ends_rise_and_cover(width, steps, data):
 
 # Dictionary indices.
 
-WIDTHS = [(bits_, signed) for bits_ in (8, 16, 32, 64) for signed in (True, False)]
-CODES = {8: "b", 16: "h", 32: "i", 64: "q"}
 
-
-@pytest.mark.parametrize(("width", "signed"), WIDTHS)
+@pytest.mark.parametrize("code", "bhiqBHIQ")
 @given(data=st.data())
-def test_102_indices_of_valid_slots_lie_in_the_dictionary(width, signed, data):
+def test_102_indices_of_valid_slots_lie_in_the_dictionary(code, data):
+    width, signed = 8 * struct.calcsize(f"<{code}"), code.islower()
     low, high = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
     n, words = data.draw(LENGTHS), data.draw(st.sampled_from([0, 1, 5]))
     value = st.one_of(
@@ -345,12 +322,8 @@ def test_102_indices_of_valid_slots_lie_in_the_dictionary(width, signed, data):
     some = data.draw(st.sets(st.integers(0, 70))) & set(range(n))
     nulls = data.draw(st.sampled_from([set(), set(range(n)), wrong, some, set(range(n)) - wrong]))
     bad = [i for i, index in enumerate(indices) if i not in nulls and not 0 <= index < words]
-    code = CODES[width] if signed else CODES[width].upper()
-    rows = batch(
-        n,
-        [(n, len(nulls))],
-        [bits(*[i not in nulls for i in range(n)]) if nulls else b"", struct.pack(f"<{n}{code}", *indices)],
-    )
+    valid = bits(*[i not in nulls for i in range(n)]) if nulls else b""
+    rows = batch(n, [(n, len(nulls))], [valid, forge.packed(code, *indices)])
     column = schema(field("d", forge.INT64, dictionary=encoding(0, int_(width, signed))))
     values = dictionary(0, batch(words, [(words, 0)], [b"", bytes(8 * words)]))
     holds(not bad, stream(column, values, rows), rf"\(row {bad[0]}\)" if bad else "")
@@ -380,19 +353,18 @@ STEPS = {32: (1, 9), 64: (10, 18), 128: (19, 38), 256: (39, 76)}
 
 @pytest.mark.parametrize("width", STEPS)
 def test_strict_decimals_fit_their_precision(width):
-    for precision in (1, *STEPS[width]):
+    def column(precision: int, *values: int, valid: bytes = b"") -> bytes:
         kind = Table("Decimal", precision=precision, scale=0, bitWidth=width)
+        data = b"".join(value.to_bytes(width // 8, "little", signed=True) for value in values)
+        return stream_of(kind, batch(len(values), [(len(values), 1 if valid else 0)], [valid, data]))
 
-        def column(*values: int, valid: bytes = b"", nulls: int = 0, kind: Table = kind) -> bytes:
-            data = b"".join(value.to_bytes(width // 8, "little", signed=True) for value in values)
-            return stream_of(kind, batch(len(values), [(len(values), nulls)], [valid, data]))
-
+    for precision in (1, *STEPS[width]):
         most = 10**precision - 1
-        holds(True, column(0, most, -most, -1, 1), validate="strict")
+        holds(True, column(precision, 0, most, -most, -1, 1), validate="strict")
         for wrong in (most + 1, -most - 1, -(1 << width - 1), (1 << width - 1) - 1):
-            holds(True, column(0, wrong))
-            holds(False, column(0, wrong), "value 1 has more digits", validate="strict")
-            holds(True, column(0, wrong, valid=bits(1, 0), nulls=1), validate="strict")
+            holds(True, column(precision, 0, wrong))
+            holds(False, column(precision, 0, wrong), "value 1 has more digits", validate="strict")
+            holds(True, column(precision, 0, wrong, valid=bits(1, 0)), validate="strict")
 
 
 @pytest.mark.parametrize(("unit", "width"), [(0, 32), (1, 32), (2, 64), (3, 64)])
@@ -424,19 +396,18 @@ def test_strict_nulls_of_required_fields():
     data = stream(schema(required), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)]))
     holds(False, data, "not nullable", validate="strict")
     holds(True, data)
-    # What a null struct covers is nobody's null.
-    for above, good in ((bits(1, 0), True), (bits(0, 1), False)):
-        rows = batch(2, [(2, 1), (2, 1)], [above, bits(1, 0), i32(1, 2)])
-        holds(good, stream(schema(field("s", forge.STRUCT, required)), rows), "not nullable", validate="strict")
+    # What a null struct or list covers is nobody's null.
     pairs = Table("FixedSizeList", listSize=2)
     for above, good in ((bits(1, 0), True), (bits(0, 1), False)):
-        rows = batch(2, [(2, 1), (4, 2)], [above, bits(1, 1, 0, 0), i32(1, 2, 3, 4)])
-        holds(good, stream(schema(field("s", pairs, required)), rows), "not nullable", validate="strict")
+        structs = batch(2, [(2, 1), (2, 1)], [above, bits(1, 0), i32(1, 2)])
+        holds(good, stream_of(forge.STRUCT, structs, required), "not nullable", validate="strict")
+        lists = batch(2, [(2, 1), (4, 2)], [above, bits(1, 1, 0, 0), i32(1, 2, 3, 4)])
+        holds(good, stream_of(pairs, lists, required), "not nullable", validate="strict")
 
 
 def test_none_proves_structure_only():
     for data in (
-        OFFSETS["utf8"][2](i32(0, 9), 1, 2),
+        with_offsets(forge.UTF8, i32(0, 9), 1, 2),
         strings(forge.UTF8, [b"\xff"]),
         view_column(view(b"", length=-1), 1),
         union(1, [9], [0], [1, 1, 1]),

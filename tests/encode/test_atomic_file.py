@@ -71,7 +71,7 @@ def test_the_old_file_is_there_until_the_new_one_is_complete(old, durable, name)
     writer = ipc.new_file(name(old), durable=durable)
     writer.write(batch_of(1))
     assert column_of(old) == [0]
-    (hidden,) = (each for each in os.listdir(old.parent) if each != old.name)
+    (hidden,) = {*os.listdir(old.parent)} - {old.name}
     assert re.fullmatch(rf"\.x\.arrow\.{os.getpid()}\.[0-9a-f]+\.tmp", hidden)
     writer.close()
     assert column_of(old) == [1]
@@ -85,8 +85,6 @@ def test_an_exception_leaves_the_old_file(old, name):
         writer.write(batch_of(1))
         raise ZeroDivisionError
     assert untouched(old)
-    with pytest.raises(UsageError, match="the with block was left by ZeroDivisionError"):
-        writer.write(batch_of(2))
 
 
 def test_two_writers_of_one_path_do_not_meet(old):
@@ -235,6 +233,7 @@ def test_a_folder_that_took_the_name_meanwhile_stays(tmp_path):
         ("folder/", errno.EISDIR),
         ("new/", errno.EISDIR),
         ("missing/x", errno.ENOENT),
+        ("file://HERE/missing/x", errno.ENOENT),
         ("file/x", errno.ENOTDIR),
         ("loop", errno.ELOOP),
         ("n" * 300, errno.ENAMETOOLONG),
@@ -246,6 +245,7 @@ def test_paths_that_cannot_be_are_refused_at_once_as_open_does(tmp_path, monkeyp
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     before = sorted(os.listdir(tmp_path))
+    path = path.replace("HERE", str(tmp_path))
     with pytest.raises(OSError) as caught:  # noqa: PT011 - compared below
         write(path, 1)
     assert (caught.value.errno, caught.value.filename) == (code, path)
@@ -320,13 +320,6 @@ def test_a_durable_file_and_its_name_are_brought_to_the_disk(tmp_path, monkeypat
 
 
 # -- URLs ----------------------------------------------------------------------------------------------------
-
-
-def test_the_folder_of_a_url_must_be_there(tmp_path):
-    url = f"{tmp_path.as_uri()}/missing/x"
-    with pytest.raises(FileNotFoundError) as caught:
-        ipc.new_file(url)
-    assert caught.value.filename == url
 
 
 def test_a_url_shows_complete_files_only():

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from decode.codec_ways import only
-from helpers.arrays import read_batch
+from helpers.arrays import ipc_bytes, read_batch
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -183,11 +183,8 @@ def test_a_frame_does_not_depend_on_the_buffers_before_it(codec, level):
     ]
     fresh = {content: buffer(content, codec, level=level) for content in made}
     for turn in (made, made[::-1], sorted(made)):
-        sink = bytearray()
-        with ipc.new_stream(sink, compression=codec, compression_level=level) as writer:
-            for content in turn:
-                writer.write(columns(content))
-        messages = list(ipc.MessageReader(bytes(sink)))[1:]
+        data = ipc_bytes([columns(content) for content in turn], compression=codec, compression_level=level)
+        messages = list(ipc.MessageReader(data))[1:]
         assert [bytes(each.buffers[1]) for each in messages] == [fresh[content] for content in turn]
 
 

@@ -30,10 +30,8 @@ from arrowipc.arguments import described
 ROWS = 300_000
 
 
-def small() -> ipc.RecordBatch:
-    """Three rows of the columns of `big`."""
-    theirs = {"x": [1, None, 3], "n": [None, 1, 2], "t": ["a", "bc", None], "one": pa.nulls(3)}
-    return arrays.read_batch(pa.record_batch(theirs))
+#: Three rows of the columns of `big`.
+SMALL = ipc.record_batch({"x": [1, None, 3], "n": [None, 1, 2], "t": ["a", "bc", None], "one": [None] * 3})
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +41,6 @@ def big() -> ipc.RecordBatch:
     sevenths = pa.array([None if i % 7 == 0 else i for i in range(ROWS)], pa.int64())
     columns = {"x": numbers, "n": sevenths, "t": numbers.astype(str), "one": pa.nulls(ROWS)}
     return arrays.read_batch(pa.record_batch(columns))
-
-
-def reference(*batches: ipc.RecordBatch, **options: Any) -> bytes:
-    """What every sink has to receive."""
-    return ipc_bytes(list(batches), **options)
 
 
 def write_to(sink: Any, *batches: ipc.RecordBatch, **options: Any) -> None:
@@ -63,12 +56,12 @@ def write_to(sink: Any, *batches: ipc.RecordBatch, **options: Any) -> None:
 def test_a_file_object_is_written_from_its_position_and_stays_open(tmp_path, buffering, big):
     with open(tmp_path / "x", "wb", buffering=buffering) as file:
         file.write(b"before")
-        write_to(file, small(), big)
+        write_to(file, SMALL, big)
         # Flushed, where there is something to flush.
-        assert (tmp_path / "x").read_bytes() == b"before" + reference(small(), big)
+        assert (tmp_path / "x").read_bytes() == b"before" + ipc_bytes([SMALL, big])
         file.write(b"after")
-        write_to(file, small())
-    assert (tmp_path / "x").read_bytes() == b"before" + reference(small(), big) + b"after" + reference(small())
+        write_to(file, SMALL)
+    assert (tmp_path / "x").read_bytes() == b"before" + ipc_bytes([SMALL, big]) + b"after" + ipc_bytes(SMALL)
 
 
 def test_a_bytesio_that_keeps_what_it_is_given_has_a_copy_of_its_own(big):
@@ -84,12 +77,12 @@ def test_a_bytesio_that_keeps_what_it_is_given_has_a_copy_of_its_own(big):
     borrowed.write = lambda data: kept.append(data) or len(data)
     for sink in (Listing(), borrowed):
         kept.clear()
-        write_to(sink, small(), small(), small())
-        assert b"".join(kept) == reference(small(), small(), small())
+        write_to(sink, SMALL, SMALL, SMALL)
+        assert b"".join(kept) == ipc_bytes([SMALL] * 3)
     sink = io.BytesIO(b"before")
     sink.seek(0, io.SEEK_END)
-    write_to(sink, small(), big, small())
-    assert sink.getvalue() == b"before" + reference(small(), big, small())
+    write_to(sink, SMALL, big, SMALL)
+    assert sink.getvalue() == b"before" + ipc_bytes([SMALL, big, SMALL])
 
 
 @pytest.mark.parametrize(
@@ -112,20 +105,20 @@ def test_what_cannot_be_a_sink_is_refused_with_a_reason(tmp_path, make, words):
     (tmp_path / "x").touch()
     sink = make(tmp_path / "x")
     with pytest.raises(UsageError, match=words):
-        ipc.new_stream(sink, small().schema)
+        ipc.new_stream(sink, SMALL.schema)
     if isinstance(sink, io.IOBase):
         sink.close()
 
 
 def test_a_file_object_that_is_closed_meanwhile_does_not_lend_its_descriptor_to_another(tmp_path):
     file = open(tmp_path / "x", "wb", buffering=0)  # noqa: SIM115
-    writer = ipc.new_stream(file, small().schema)
+    writer = ipc.new_stream(file, SMALL.schema)
     number = file.fileno()
     file.close()
     with open(tmp_path / "other", "wb", buffering=0) as other:
         assert other.fileno() == number
         with pytest.raises(ValueError, match="closed"):
-            writer.write(small())
+            writer.write(SMALL)
     assert (tmp_path / "other").read_bytes() == b""
 
 
@@ -134,17 +127,17 @@ def test_a_file_object_that_is_closed_meanwhile_does_not_lend_its_descriptor_to_
 
 def test_a_bytearray_grows_behind_what_is_there():
     sink = bytearray(b"there")
-    write_to(sink, small())
-    assert sink == b"there" + reference(small())
-    write_to(sink, small(), alignment=64)
-    assert sink[5 + len(reference(small())) :] == reference(small(), alignment=64)
+    write_to(sink, SMALL)
+    assert sink == b"there" + ipc_bytes(SMALL)
+    write_to(sink, SMALL, alignment=64)
+    assert sink[5 + len(ipc_bytes(SMALL)) :] == ipc_bytes(SMALL, alignment=64)
 
 
 def test_a_bytearray_that_cannot_grow_says_why():
     sink = bytearray()
-    writer = ipc.new_stream(sink, small().schema)
+    writer = ipc.new_stream(sink, SMALL.schema)
     with memoryview(sink), pytest.raises(UsageError, match="the bytearray cannot grow while a memoryview"):
-        writer.write(small())
+        writer.write(SMALL)
 
 
 @pytest.mark.parametrize(
@@ -158,20 +151,20 @@ def test_a_bytearray_that_cannot_grow_says_why():
     ids=["bytearray", "bytes", "words", "table"],
 )
 def test_writable_memory_is_filled_from_its_start(make):
-    data = reference(small(), compression="zstd")
+    data = ipc_bytes(SMALL, compression="zstd")
     room = make(len(data) + 100)
     view = memoryview(room)
-    write_to(view if isinstance(room, bytearray) else room, small(), compression="zstd")
+    write_to(view if isinstance(room, bytearray) else room, SMALL, compression="zstd")
     found = bytes(view)
     assert found[: len(data)] == data
     assert not any(found[len(data) :])
     (batch,) = ipc.open_stream(room)
-    assert batch.equals(small())
+    assert batch.equals(SMALL)
 
 
 @pytest.mark.parametrize("opener", [ipc.new_stream, ipc.new_file])
 def test_memory_may_fit_exactly_and_nothing_behind_it_is_touched(opener, big):
-    for batch in (small(), big):
+    for batch in (SMALL, big):
         sink = bytearray()
         with opener(sink, batch.schema) as writer:
             writer.write(batch)
@@ -193,31 +186,31 @@ def test_memory_may_fit_exactly_and_nothing_behind_it_is_touched(opener, big):
 
 def test_memory_is_let_go_when_the_writer_is_closed():
     room = bytearray(10_000)
-    writer = ipc.new_stream(memoryview(room), small().schema)
+    writer = ipc.new_stream(memoryview(room), SMALL.schema)
     with pytest.raises(BufferError):
         room.append(0)
     writer.close()
     room.append(0)
-    with pytest.raises(ZeroDivisionError), ipc.new_stream(memoryview(room), small().schema):
+    with pytest.raises(ZeroDivisionError), ipc.new_stream(memoryview(room), SMALL.schema):
         raise ZeroDivisionError
     room.append(0)
-    ipc.new_stream(memoryview(room), small().schema)
+    ipc.new_stream(memoryview(room), SMALL.schema)
     gc.collect()
     room.append(0)
 
 
 def test_a_map_is_written_from_its_position_which_moves(tmp_path):
-    data = reference(small())
+    data = ipc_bytes(SMALL)
     (tmp_path / "x").write_bytes(bytes(4096))
     with open(tmp_path / "x", "r+b") as file, mmap.mmap(file.fileno(), 4096) as room:
         room.seek(10)
-        write_to(room, small())
+        write_to(room, SMALL)
         assert room.tell() == 10 + len(data)
-        write_to(room, small())
+        write_to(room, SMALL)
         assert room.tell() == 10 + 2 * len(data)
         room.seek(4090)
         with pytest.raises(UsageError, match="the buffer is full"):
-            ipc.new_stream(room, small().schema)
+            ipc.new_stream(room, SMALL.schema)
     assert (tmp_path / "x").read_bytes() == (bytes(10) + data + data).ljust(4096, b"\0")
 
 
@@ -245,18 +238,18 @@ def test_a_socket_carries_a_stream_to_another_process(make, big):
     with start(read_slowly, stdin=there) as reader, here:
         there.close()
         sink = make(here)
-        write_to(sink, big, small())
+        write_to(sink, big, SMALL)
         if sink is not here:
             sink.close()
         here.shutdown(socket.SHUT_WR)
-        assert reader.stdout.read().strip() == hashlib.sha256(reference(big, small())).hexdigest()
+        assert reader.stdout.read().strip() == hashlib.sha256(ipc_bytes([big, SMALL])).hexdigest()
 
 
 def test_a_fifo_is_written_directly(tmp_path, big):
     os.mkfifo(tmp_path / "pipe")
     with start(read_slowly, tmp_path / "pipe") as reader:
-        write_to(tmp_path / "pipe", big, small())
-        assert reader.stdout.read().strip() == hashlib.sha256(reference(big, small())).hexdigest()
+        write_to(tmp_path / "pipe", big, SMALL)
+        assert reader.stdout.read().strip() == hashlib.sha256(ipc_bytes([big, SMALL])).hexdigest()
     assert os.listdir(tmp_path) == ["pipe"]
 
 
@@ -268,7 +261,7 @@ def test_a_pipe_that_does_not_block_is_refused_when_it_is_full(buffering, big):
     with pytest.raises(BlockingIOError), ipc.new_stream(file) as writer:
         writer.write(big)
     with pytest.raises(UsageError, match=r"cannot continue: .*"):
-        writer.write(small())
+        writer.write(SMALL)
     os.close(source)
     # A buffered file has bytes left that nobody can take.
     with pytest.raises(OSError, match="pipe") if buffering else nullcontext():
@@ -302,7 +295,7 @@ def test_signals_during_a_blocked_write_are_handled_and_the_write_goes_on(big):
     thread.join()
     os.close(source)
     assert hits
-    assert b"".join(seen) == reference(big, big)
+    assert b"".join(seen) == ipc_bytes([big, big])
 
 
 def test_a_signal_handler_that_raises_ends_a_blocked_write(big):
@@ -312,7 +305,7 @@ def test_a_signal_handler_that_raises_ends_a_blocked_write(big):
         with alarms(signal.default_int_handler, 0.05), pytest.raises(KeyboardInterrupt):
             writer.write(big)
         with pytest.raises(UsageError, match="an error ended it: KeyboardInterrupt"):
-            writer.write(small())
+            writer.write(SMALL)
     os.close(source)
 
 
@@ -320,7 +313,7 @@ def test_a_signal_handler_that_raises_ends_a_blocked_write(big):
 def test_more_buffers_than_one_call_takes(tmp_path, columns):
     theirs = pa.record_batch({f"c{i}": pa.array([i, None, i + 1], pa.int32()) for i in range(columns)})
     batch = arrays.read_batch(theirs)
-    data = reference(batch, batch, alignment=64)
+    data = ipc_bytes([batch, batch], alignment=64)
     write_to(tmp_path / "x", batch, batch, alignment=64, durable=False)
     assert (tmp_path / "x").read_bytes() == data
     found = list(ipc.open_stream(data, validate="strict"))
@@ -350,23 +343,23 @@ def test_short_writes_are_continued(most, big):
     batch = big.slice(0, 30_000 if most > 10 else 20)
     sink = Short(lambda size: min(size, most))
     write_to(sink, batch)
-    assert sink.taken == reference(batch)
+    assert sink.taken == ipc_bytes(batch)
 
 
 def test_none_from_a_raw_file_means_that_it_would_block_and_from_others_that_all_was_taken(big):
     with pytest.raises(BlockingIOError, match="need a blocking sink"):
-        write_to(Short(lambda size: None), small())
+        write_to(Short(lambda size: None), SMALL)
 
     parts: list[bytes] = []
     write_to(SimpleNamespace(write=lambda data: parts.append(bytes(data))), big)
-    assert b"".join(parts) == reference(big)
+    assert b"".join(parts) == ipc_bytes(big)
 
 
 @pytest.mark.parametrize("answer", [0, -1, 10**9, 2**70, "all", 1.5, b"", True, False, int, np.True_])
 def test_nonsense_from_write_is_an_os_error_that_shows_it(answer):
     words = rf"the sink Short <.*> was given \d+ bytes and returned {re.escape(described(answer))}"
     with pytest.raises(OSError, match=words):
-        write_to(Short(lambda size: answer), small())
+        write_to(Short(lambda size: answer), SMALL)
 
 
 def test_what_write_raises_arrives_and_ends_the_writer(big):
@@ -386,7 +379,7 @@ def test_what_write_raises_arrives_and_ends_the_writer(big):
             for _ in range(10):
                 writer.write(big)
         for call, *arguments in (
-            (writer.write, small()),
+            (writer.write, SMALL),
             (writer.write_batch, big),
             (writer.write_table, big, 3),
             (writer.close,),

@@ -165,6 +165,7 @@ def batches(draw: Any, most_columns: int = 4, most_rows: int = 12, most_batches:
 
 
 LONG = "a text that is longer than twelve bytes "
+#: A type, and values of it that are hard to tell apart.
 POOLS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.string(), ["a", "b", "", None, "c", "dd", LONG, "e"]),
     (pa.large_string(), ["a", "b", "", None, LONG]),
@@ -189,5 +190,3 @@ POOLS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.struct([("x", pa.int8()), ("y", pa.string_view())]), [{"x": 1, "y": LONG}, None, {"x": None, "y": "a"}]),
     (pa.map_(pa.string(), pa.bool_()), [[("k", True)], None, [], [("k", None), ("l", False)]]),
 ]
-#: A type, values of it that are hard to tell apart, and a seed.
-plans = st.tuples(st.sampled_from(POOLS), st.integers(0, 2**32))

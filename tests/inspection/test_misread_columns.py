@@ -1,8 +1,6 @@
 """Columns that other libraries misread: each row of the table in docs/guides/hand-over.md, reproduced."""
 
 import importlib.metadata
-import subprocess
-import sys
 import warnings
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from helpers.arrays import stored
+from helpers.processes import run_python
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/guides/hand-over.md").read_text()
 
@@ -60,7 +59,7 @@ def seen_by(program, tmp_path, array):
     """What a library makes of a column; None if it crashes. In a process of its own: some read too far."""
     path = stored(tmp_path / "column.arrows", pa.table({"x": array}))
     code = f"import sys, arrowipc; table = arrowipc.open(sys.argv[1]).read_all(); {program}"
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120)
+    done = run_python(code, path)
     assert done.returncode <= 0, done.stderr
     return done.stdout.strip() if done.returncode == 0 else None
 

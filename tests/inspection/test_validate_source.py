@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import forge, golden
-from helpers.arrays import ipc_bytes, pyarrow_bytes
+from helpers.arrays import FORMS, WAYS, ipc_bytes, pyarrow_bytes
 from helpers.forge import batch, field, i32, i64, message, schema, stream
 from helpers.mutate import overwritten
 from helpers.processes import rounds
-from inspection.numbered import CODED, numbered, smash
+from inspection.numbered import BLOCKS, CODED, FILE, PARTS, STREAM, damaged
 
 import arrowipc as ipc
 from arrowipc import recover, validate
@@ -24,19 +24,14 @@ from arrowipc.events import EndOfStream
 from arrowipc.inspection.message_layout import locate_messages, outline_of
 
 ROWS = 5
-PARTS = [numbered(number, ROWS) for number in range(4)]
-FILE, STREAM = ipc_bytes(PARTS, "file"), ipc_bytes(PARTS, "stream")
-BLOCKS = ipc.open_file(FILE).blocks
 ONE, ROW = schema(field("x", forge.INT64)), batch(1, [(1, 0)], [b"", i64(7)])
 
 
-@pytest.mark.parametrize("kind", ["file", "stream"])
-@pytest.mark.parametrize(
-    "options", [{}, {"compression": "lz4"}, {"alignment": 64}, {"legacy": True}, {"metadata_version": "V4"}], ids=str
-)
-def test_what_we_write_is_valid(kind: str, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("way", WAYS)
+def test_what_we_write_is_valid(kind: str, way: str) -> None:
     for level in ("full", "strict"):
-        report = validate(ipc_bytes(PARTS, kind, **options), level=level)
+        report = validate(ipc_bytes(PARTS, kind, **WAYS[way]), level=level)
         assert report.ok, str(report)
         assert (report.format, report.level) == (kind, level)
         assert (report.num_batches, report.num_rows) == (4, 4 * ROWS)
@@ -51,11 +46,6 @@ def test_official_files_are_valid(case: Any) -> None:
     for path in (data.stream, data.file):
         report = validate(path)
         assert report.ok, f"{path}: {report}"
-
-
-def damaged(data: bytes, number: int, shift: int) -> bytes:
-    start = BLOCKS[number][0] - shift
-    return smash(data, start + 8, start + 48)
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -171,7 +161,7 @@ INSIDE_OF = {
 }
 
 
-@pytest.mark.parametrize("form", ["file", "stream"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("where", INSIDE_OF)
 @pytest.mark.parametrize("words", OUTSIDE)
 def test_values_outside_the_ranges_of_their_types_are_a_remark_and_refused_at_strict(
