@@ -89,17 +89,6 @@ def test_requested_schemas_are_ignored() -> None:
             call("int64")
 
 
-def test_a_nul_in_a_name_or_a_timezone_is_refused_by_name() -> None:
-    below = pa.struct([pa.field("fi\0ne", pa.int8())])
-    batch = read_batch(pa.record_batch({"a": [1], "s": pa.array([{"fi\0ne": 1}], below)}))
-    for call in (batch.__arrow_c_stream__, batch["s"].__arrow_c_array__):
-        with pytest.raises(ipc.UnsupportedError, match=r"'s\.fi\\x00ne'.*NUL"):
-            call()
-    assert pa.array(batch["a"]).to_pylist() == [1]
-    with pytest.raises(ipc.UnsupportedError, match=r"column 't'.*NUL"):
-        types.Field("t", types.Timestamp("s", "UTC\0x")).__arrow_c_schema__()
-
-
 # -- structs and buffers -----------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from helpers import drive, forge
 from helpers.drive import column, read_stream, refuse_at_every_level, refuse_stream
-from helpers.forge import Table, batch, bits, dictionary, encoding, field, i8, i16, i32, i64, int_, schema, stream
+from helpers.forge import Table, batch, bits, dictionary, encoding, field, i32, i64, int_, schema, stream
 
 import arrowipc as ipc
 from arrowipc import FormatError, UnsupportedError, types
@@ -133,15 +133,6 @@ def test_032_absent_parameters_take_their_defaults():
     assert ipc.open_stream(stream(schema(Table("Field", name="x", type=forge.INT32)))).schema.field(0).nullable is False
 
 
-def test_033_fixed_sizes_may_be_zero():
-    nothing = schema(
-        field("b", Table("FixedSizeBinary", byteWidth=0)),
-        field("l", Table("FixedSizeList", listSize=0), field("item", forge.INT32)),
-    )
-    rows = batch(3, [(3, 1), (3, 0), (0, 0)], [bits(1, 0, 1), b"", b"", b"", b""])
-    assert read_stream(stream(nothing, rows)).values() == [[[b"", None, b""], [[], [], []]]]
-
-
 def test_035_map_names_are_kept_and_compare_equal():
     odd, usual = entries("pairs", "k", "v", forge.UTF8), entries("entries", "key", "value", forge.UTF8)
     kind = type_of(Table("Map", keysSorted=True), odd)
@@ -189,26 +180,6 @@ def test_037_unknown_timezone_still_gives_values():
     assert drive.survives(in_zone("Nowhere/Land")) == len(drive.STREAM_DRIVERS)
 
 
-def test_038_dictionary_of_a_nested_type():
-    point = schema(
-        field("p", forge.STRUCT, field("x", forge.INT32), field("y", forge.UTF8), dictionary=encoding(3, forge.INT8))
-    )
-    words = dictionary(3, batch(2, [(2, 0)] * 3, [b"", b"", i32(1, 2), b"", i32(0, 1, 2), b"ab"]))
-    rows = batch(3, [(3, 1)], [bits(1, 0, 1), i8(1, 0, 0)])
-    assert column(stream(point, words, rows)) == [{"x": 2, "y": "b"}, None, {"x": 1, "y": "a"}]
-
-
-def test_038_dictionary_inside_a_dictionary():
-    inner = field("item", forge.UTF8, dictionary=encoding(1, forge.INT8))
-    data = stream(
-        schema(field("l", forge.LIST, inner, dictionary=encoding(2, forge.INT16))),
-        dictionary(1, forge.texts("a", "b")),
-        dictionary(2, batch(2, [(2, 0), (3, 0)], [b"", i32(0, 2, 3), b"", i8(1, 0, 1)])),
-        batch(3, [(3, 0)], [b"", i16(1, 0, 1)]),
-    )
-    assert column(data) == [["b"], ["b", "a"], ["b"]]
-
-
 def test_039_duplicate_names_at_every_level():
     same = field("a", forge.STRUCT, field("a", forge.INT32), field("a", forge.UTF8))
     rows = batch(1, [(1, 0)] * 4, [b"", b"", i32(5), b"", i32(0, 1), b"z", b"", i32(6)])
@@ -219,13 +190,6 @@ def test_039_duplicate_names_at_every_level():
         reading.batches[0].column("a")
     with pytest.raises(ipc.UsageError, match="a"):
         reading.schema.field("a")
-
-
-def test_040_nulls_in_a_field_that_is_not_nullable():
-    required = schema(field("x", forge.INT32, nullable=False))
-    data = stream(required, batch(2, [(2, 1)], [bits(1, 0), i32(1, 2)]))
-    assert read_stream(data).schema.field(0).nullable is False
-    assert column(data) == [1, None]
 
 
 def map_of_two(entries=(b"", 0), keys=(b"", 0), values=(b"", 0), reached: int = 2) -> bytes:
