@@ -40,17 +40,8 @@ FSL = fixed_lists(2)
 ENTRIES = entries("entries", "key", "value", forge.INT32)
 PRECISIONS = {32: 9, 64: 18, 128: 38, 256: 76}
 MANY = [field(f"child {i}", forge.INT32) for i in range(129)]
-PRIMITIVES = [
-    forge.INT32,
-    forge.DOUBLE,
-    forge.UTF8,
-    forge.BINARY,
-    forge.UTF8_VIEW,
-    forge.BOOL,
-    forge.NULL,
-    Table("Date"),
-    Table("FixedSizeBinary", byteWidth=4),
-]
+PRIMITIVES = [forge.INT32, forge.DOUBLE, forge.UTF8, forge.BINARY, forge.UTF8_VIEW, forge.BOOL, forge.NULL]
+PRIMITIVES += [Table("Date"), Table("FixedSizeBinary", byteWidth=4)]
 
 #: Number of the case, words of the error, and a type with its children.
 REFUSED = [
