@@ -242,18 +242,15 @@ def test_padding_is_skipped_in_reads_of_any_size():
 
 def test_every_kind_of_sink_gets_the_same_bytes(tmp_path):
     x = np.random.default_rng(3).random((300, 500))[::-1, ::-1]
-    expected = written(x)
-    path = tmp_path / "x.tensor"
+    expected, path = written(x), tmp_path / "x.tensor"
     assert ipc.write_tensor(x, path) == len(expected)
     assert path.read_bytes() == expected
     assert ipc.write_tensor(x, f"file://{path}", durable=False) == len(expected)
     assert path.read_bytes() == expected
-    with path.open("wb", buffering=0) as raw:
-        ipc.write_tensor(x, raw)
-    assert path.read_bytes() == expected
-    with path.open("ab") as file:
-        ipc.write_tensor(x, file)
-    assert path.read_bytes() == expected * 2
+    for mode, buffering, count in (("wb", 0, 1), ("ab", -1, 2)):
+        with path.open(mode, buffering) as file:
+            ipc.write_tensor(x, file)
+        assert path.read_bytes() == expected * count
     memory = np.zeros(len(expected) + 5, np.uint8)
     assert ipc.write_tensor(x, memory) == len(expected)
     assert memory.tobytes() == expected + bytes(5)
@@ -266,26 +263,15 @@ def test_every_kind_of_sink_gets_the_same_bytes(tmp_path):
         thread.join()
 
 
-class Failing(io.RawIOBase):
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        raise OSError("no space")
-
-
-def test_errors_of_sinks_reach_the_caller_and_memory_that_is_too_small_stays_as_it_is():
-    with pytest.raises(OSError, match="no space"):
-        ipc.write_tensor(cube("f8"), Failing())
+def test_memory_that_is_too_small_stays_as_it_is():
     small = bytearray(100)
     with pytest.raises(ipc.UsageError, match="get_tensor_size"):
         ipc.write_tensor(cube("f8")[::-1], memoryview(small))
     assert small == bytes(100)
     ipc.write_tensor([1], small)  # the memory was let go of
-    with pytest.raises(ipc.UsageError):
-        ipc.write_tensor([1], b"read-only")
-    with pytest.raises(ipc.UsageError):
-        ipc.write_tensor([1], 5)
+    for sink, words in ((b"read-only", "memory of this bytes"), (5, "expected a path, .* found int 5")):
+        with pytest.raises(ipc.UsageError, match=words):
+            ipc.write_tensor([1], sink)
 
 
 def test_reads_from_paths_and_messages(tmp_path):
