@@ -193,16 +193,15 @@ def map_of_two(entries=(b"", 0), keys=(b"", 0), values=(b"", 0), reached: int = 
     return stream(schema(field("m", forge.MAP, ENTRIES)), rows)
 
 
-@pytest.mark.parametrize(
-    ("which", "nulls", "reached"),
-    [
-        ("entries", (bits(1, 0), 1), 2),
-        ("keys", (bits(1, 0), 1), 2),
-        ("keys", (bits(1, 0), 1), 1),
-        ("keys", (bits(1, 1), 1), 2),
-    ],
-    ids=["entries", "keys", "a key that no row reaches", "a null count without a null"],
-)
+NULLS_OF_MAPS = {
+    "entries": ("entries", (bits(1, 0), 1), 2),
+    "keys": ("keys", (bits(1, 0), 1), 2),
+    "a key that no row reaches": ("keys", (bits(1, 0), 1), 1),
+    "a null count without a null": ("keys", (bits(1, 1), 1), 2),
+}
+
+
+@pytest.mark.parametrize(("which", "nulls", "reached"), NULLS_OF_MAPS.values(), ids=NULLS_OF_MAPS)
 def test_040_entries_and_keys_of_maps_have_no_nulls(which, nulls, reached):
     """pyarrow ends the process over such a map, as soon as its column is asked for."""
     data = map_of_two(**{which: nulls}, reached=reached)
@@ -211,43 +210,37 @@ def test_040_entries_and_keys_of_maps_have_no_nulls(which, nulls, reached):
     assert len(read_stream(data, validate="none").batches[0].column("m").to_pylist()[0]) == reached
 
 
-@pytest.mark.parametrize(
-    ("nulls", "pairs"),
-    [
-        # Case 67: -1 is counted, without a bitmap to 0. pyarrow refuses the bytes, and takes what we read.
-        ({"keys": (b"", -1)}, [(1, 3), (2, 4)]),
-        ({"values": (bits(0, 1), 1)}, [(1, None), (2, 4)]),
-    ],
-    ids=["keys of an unknown null count and no bitmap", "values may be null"],
-)
-def test_040_maps_without_null_keys_are_read(nulls, pairs):
-    data = map_of_two(**nulls)
-    assert column(data) == [pairs]
-    drive.export_to_pyarrow(read_stream(data).batches[0])
+def test_040_maps_without_null_keys_are_read():
+    # Case 67: -1 is counted, without a bitmap to 0. pyarrow refuses the bytes, and takes what we read.
+    unknown, null_value = {"keys": (b"", -1)}, {"values": (bits(0, 1), 1)}
+    for nulls, pairs in ((unknown, [(1, 3), (2, 4)]), (null_value, [(1, None), (2, 4)])):
+        data = map_of_two(**nulls)
+        assert column(data) == [pairs]
+        drive.export_to_pyarrow(read_stream(data).batches[0])
+
+
+NAME, PARAMETERS = b"ARROW:extension:name", b"ARROW:extension:metadata"
 
 
 @pytest.mark.parametrize(
-    "pairs",
+    "marks",
     [
-        ((b"ARROW:extension:name", b"nobody.knows"), (b"ARROW:extension:metadata", b"\xff\x00binary")),
-        ((b"ARROW:extension:name", b"nobody.knows"),),
-        ((b"ARROW:extension:metadata", b"orphan"),),
-        (
-            (b"ARROW:extension:name", b"arrow.py_extension_type"),
-            (b"ARROW:extension:metadata", b"cos\nsystem\n(S'false'\ntR."),
-        ),
+        {NAME: b"nobody.knows", PARAMETERS: b"\xff\x00binary"},
+        {NAME: b"nobody.knows"},
+        {PARAMETERS: b"orphan"},
+        {NAME: b"arrow.py_extension_type", PARAMETERS: b"cos\nsystem\n(S'false'\ntR."},
     ],
 )
-def test_041_extensions_are_storage_and_metadata(pairs):
+def test_041_extensions_are_storage_and_metadata(marks):
     rows = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
-    reading = read_stream(stream(schema(field("x", forge.INT32, metadata=pairs)), rows))
-    assert reading.schema.field(0).metadata.pairs == pairs
+    reading = read_stream(stream(schema(field("x", forge.INT32, metadata=marks.items())), rows))
+    assert reading.schema.field(0).metadata.pairs == tuple(marks.items())
     assert reading.schema.field(0).type == types.Int(32, True)
     assert reading.values() == [[[1, 2, 3]]]
 
 
 def test_041_extension_wraps_the_dictionary():
-    pairs = ((b"ARROW:extension:name", b"a.b"),)
+    pairs = ((NAME, b"a.b"),)
     coded = schema(field("d", forge.UTF8, dictionary=encoding(0, forge.INT64, isOrdered=True), metadata=pairs))
     data = stream(coded, dictionary(0, forge.texts("a")), batch(1, [(1, 0)], [b"", i64(0)]))
     found = read_stream(data).schema.field(0)
