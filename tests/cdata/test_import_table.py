@@ -306,24 +306,25 @@ def test_validation_is_that_of_readers() -> None:
         columns_from(TABLE, "some")
 
 
-BROKEN = {
-    "buffers": None,
-    "release": None,
-    "length": -1,
-    "null_count": 4,
-    "n_buffers": 1,
-    "n_children": 1,
-    "offset": -1,
-}
+#: A field of a struct, what is wrong there, and words of the error.
+BROKEN = [
+    ("buffers", None, "buffers is NULL"),
+    ("release", None, "has been released"),
+    ("length", -1, "length -1 .* must not be negative"),
+    ("null_count", 4, "null_count is 4: expected -1 to 3"),
+    ("n_buffers", 1, "n_buffers is 1: expected 2"),
+    ("n_children", 1, "n_children is 1: expected 0"),
+    ("offset", -1, "offset -1 must not be negative"),
+]
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_dictionary_that_is_broken_later_is_refused(name: str) -> None:
-    column = Encoded([2, 2, 1], [{}, {}, {name: BROKEN[name]}])
+@pytest.mark.parametrize(("name", "wrong", "words"), BROKEN)
+def test_a_dictionary_that_is_broken_later_is_refused(name: str, wrong: int | None, words: str) -> None:
+    column = Encoded([2, 2, 1], [{}, {}, {name: wrong}])
     schema = pa.schema([("x", pa.dictionary(pa.int64(), pa.int64()))])
     stream = columns_from(like(schema, [column]))
     assert [next(stream).to_pylist() for _ in range(2)] == [[{"x": 7}, {"x": 5}]] * 2
-    with pytest.raises(ipc.ArrowIpcError):
+    with pytest.raises(ipc.ArrowIpcError, match=f"column 'x': .*{words}"):
         next(stream)
     del stream
     gc.collect()

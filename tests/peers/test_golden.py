@@ -21,11 +21,11 @@ each_form = pytest.mark.parametrize("form", arrays.FORMS)
 
 # Value-domain rules that these official files break: they must read at "full" and be refused at "strict".
 BREAK_A_RULE = {
-    "0.14.1/generated_decimal": "values with more digits than the precision",
-    "0.14.1/generated_datetime": "date64 with a time part, times of more than a day",
-    "1.0.0-bigendian/generated_decimal": "values with more digits than the precision",
-    "1.0.0-bigendian/generated_decimal256": "values with more digits than the precision",
-    "1.0.0-bigendian/generated_datetime": "date64 with a time part, times of more than a day",
+    "0.14.1/generated_decimal": "has more digits than the precision",
+    "0.14.1/generated_datetime": "not a whole day",
+    "1.0.0-bigendian/generated_decimal": "has more digits than the precision",
+    "1.0.0-bigendian/generated_decimal256": "has more digits than the precision",
+    "1.0.0-bigendian/generated_datetime": "not a whole day",
 }
 
 
@@ -50,8 +50,8 @@ def test_both_forms_are_what_the_json_says_however_they_are_read(case, form):
 @pytest.mark.parametrize("level", ["none", "strict"])
 def test_other_levels_give_the_same_values_or_name_the_rule(case, level):
     data = golden.load(case)
-    is_refused = level == "strict" and golden.name_of(case) in BREAK_A_RULE
-    with pytest.raises(ipc.FormatError) if is_refused else contextlib.nullcontext():
+    rule = BREAK_A_RULE.get(golden.name_of(case)) if level == "strict" else None
+    with pytest.raises(ipc.FormatError, match=rule) if rule else contextlib.nullcontext():
         reading = drive.from_bytes(data.stream.read_bytes(), validate=level)
         golden.assert_matches(data.json, reading.schema, reading.batches)
 

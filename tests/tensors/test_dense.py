@@ -336,8 +336,13 @@ def test_numpy_takes_tensors_over_dlpack(dtype, layout):
 def test_dlpack_refuses_what_it_cannot_do():
     tensor = ipc.Tensor(cube("f8"))
     assert tensor.__dlpack_device__() == (1, 0)
-    for options in ({"stream": 1}, {"dl_device": (2, 0)}, {"copy": False}):
-        with pytest.raises(BufferError):
+    wrong = {
+        "no streams": {"stream": 1},
+        "is on the CPU, device": {"dl_device": (2, 0)},
+        "needs a copy": {"copy": False},
+    }
+    for words, options in wrong.items():
+        with pytest.raises(BufferError, match=words):
             tensor.__dlpack__(**options)
     with pytest.raises(BufferError, match="timestamp"):
         ipc.Tensor(cube("M8[s]")).__dlpack__(max_version=(1, 0))
