@@ -25,9 +25,8 @@ def of(kind: Table, *children: Table) -> Table:
     return schema(field("x", kind, *children))
 
 
-def ints(*values: int, length: int | None = None, nulls: int = 0, validity: bytes = b"") -> Table:
-    count = len(values) if length is None else length
-    return batch(count, [(count, nulls)], [validity, i32(*values)])
+def ints(*values: int, nulls: int = 0, validity: bytes = b"") -> Table:
+    return batch(len(values), [(len(values), nulls)], [validity, i32(*values)])
 
 
 LONG = b"longer than twelve bytes"

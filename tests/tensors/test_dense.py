@@ -25,8 +25,8 @@ THEIR_DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"
 OUR_DTYPES = (*THEIR_DTYPES, "M8[s]", "M8[us]", "m8[ns]", "m8[ms]", "V3", "V16", "S5")
 
 
-def cube(dtype: str, shape: tuple[int, ...] = (6, 7, 8)) -> np.ndarray[Any, Any]:
-    values = np.arange(np.prod(shape)).reshape(shape)
+def cube(dtype: str) -> np.ndarray[Any, Any]:
+    values = np.arange(6 * 7 * 8).reshape(6, 7, 8)
     if dtype[0] in "VS":
         return values.astype("i8").astype("S8").astype(f"S{np.dtype(dtype).itemsize}").view(dtype)
     return (values % 100).astype(dtype)
