@@ -238,8 +238,9 @@ def given(columns: list[Column]) -> int:
     return sum(column.given[CArray] for column in columns)
 
 
-def schema_of(n: int) -> Any:
-    return pa.schema([(f"c{i}", pa.int64()) for i in range(n)])
+def stream_of(columns: list[Column]) -> ColumnStream:
+    """A stream of a table of these columns, which are called c0, c1, ..."""
+    return columns_from(like(pa.schema([(f"c{i}", pa.int64()) for i in range(len(columns))]), columns))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def schema_of(n: int) -> Any:
 @pytest.mark.parametrize("lengths", [[2, 2], [0, 2, 0, 2]])
 def test_a_column_that_fails_ends_the_stream(code: int, kind: type[Exception], lengths: list[int]) -> None:
     columns = [Column([2, 2, 5]), Column(lengths, code), Column([2, 2, 5])]
-    stream = columns_from(like(schema_of(3), columns))
+    stream = stream_of(columns)
     found = []
     for _ in range(2):
         with pytest.raises(kind, match="Gerät weg"):
@@ -263,14 +264,14 @@ def test_a_column_that_fails_ends_the_stream(code: int, kind: type[Exception], l
 def test_a_column_without_a_schema_is_let_go_of() -> None:
     columns = [Column([1]), Column([1], schema_code=errno.EINVAL), Column([1])]
     with pytest.raises(ipc.FormatError, match="Gerät weg"):
-        columns_from(like(schema_of(3), columns))
+        stream_of(columns)
     gc.collect()
     assert released(columns) == {CStream: 2, CSchema: 1, CArray: 0}
 
 
 def test_chunks_that_say_what_cannot_be_are_refused() -> None:
     columns = [Column([2, -1]) for _ in range(2)]
-    stream = columns_from(like(schema_of(2), columns))
+    stream = stream_of(columns)
     with pytest.raises(ipc.FormatError, match="length -1"):
         list(stream)
     del stream
@@ -281,7 +282,7 @@ def test_chunks_that_say_what_cannot_be_are_refused() -> None:
 def test_streams_that_are_closed_or_dropped_let_go() -> None:
     for close in (True, False):
         columns = [Column([1, 1]), Column([1, 1])]
-        stream = columns_from(like(schema_of(2), columns))
+        stream = stream_of(columns)
         batch = next(iter(stream))
         if close:
             stream.close()
@@ -305,24 +306,25 @@ def test_validation_is_that_of_readers() -> None:
         columns_from(TABLE, "some")
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    {
-        "buffers": None,
-        "release": None,
-        "length": -1,
-        "null_count": 4,
-        "n_buffers": 1,
-        "n_children": 1,
-        "offset": -1,
-    }.items(),
-)
-def test_a_dictionary_that_is_broken_later_is_refused(name: str, wrong: int | None) -> None:
+#: A field of a struct, what is wrong there, and words of the error.
+BROKEN = [
+    ("buffers", None, "buffers is NULL"),
+    ("release", None, "has been released"),
+    ("length", -1, "length -1 .* must not be negative"),
+    ("null_count", 4, "null_count is 4: expected -1 to 3"),
+    ("n_buffers", 1, "n_buffers is 1: expected 2"),
+    ("n_children", 1, "n_children is 1: expected 0"),
+    ("offset", -1, "offset -1 must not be negative"),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong", "words"), BROKEN)
+def test_a_dictionary_that_is_broken_later_is_refused(name: str, wrong: int | None, words: str) -> None:
     column = Encoded([2, 2, 1], [{}, {}, {name: wrong}])
     schema = pa.schema([("x", pa.dictionary(pa.int64(), pa.int64()))])
     stream = columns_from(like(schema, [column]))
     assert [next(stream).to_pylist() for _ in range(2)] == [[{"x": 7}, {"x": 5}]] * 2
-    with pytest.raises(ipc.ArrowIpcError):
+    with pytest.raises(ipc.ArrowIpcError, match=f"column 'x': .*{words}"):
         next(stream)
     del stream
     gc.collect()

@@ -90,7 +90,7 @@ READ = {
         [CODED, words(), coded(), delta("a"), coded(0), delta(), coded(0, 0)],
         [[], ["a"], ["a", "a"]],
     ),
-    "099 inner before outer": (
+    "038 099 inner before outer": (
         [NESTED, words("a", "b", id=1), lists((1, 0), (0,)), coded(1, 0)],
         [[["a"], ["b", "a"]]],
     ),
@@ -106,7 +106,7 @@ READ = {
         [NESTED, words("a", id=1), lists((0,)), coded(0), delta("b", id=1), lists((1, 0), delta=True), coded(1, 0)],
         [[["a"]], [["b", "a"], ["a"]]],
     ),
-    "099 structs of dictionaries": (
+    "038 099 structs of dictionaries": (
         [PAIRS, words("a", "b", id=1), pairs([0, 1], [1, 1]), coded(0, 1), pairs([1], [0], delta=True), coded(2)],
         [[{"x": "a", "y": "b"}, {"x": "b", "y": "b"}], [{"x": "b", "y": "a"}]],
     ),
@@ -234,12 +234,6 @@ def test_104_broken_dictionary_values():
         refuse_values(stream(CODED, broken, coded(0)), said)
 
 
-def test_104_ordered_flag_is_kept():
-    root = schema(field("d", forge.UTF8, dictionary=encoding(7, forge.INT8, isOrdered=True)))
-    assert read_stream(stream(root)).schema.field(0).type.ordered is True
-    assert read_stream(stream(CODED)).schema.field(0).type.ordered is False
-
-
 def test_dictionary_bytes_are_limited():
     large = words("x" * 5000)
     data = stream(CODED, large, *[delta("y" * 5000)] * 10, coded(10))
@@ -257,10 +251,6 @@ def test_dictionary_events():
     assert read[0].length == 2
 
 
-def test_dictionary_read_record_batch_without_a_reader():
-    root = ipc.read_schema(stream(CODED))
-    (rows,) = (m for m in ipc.MessageReader(stream(CODED, coded(0, nulls=b"\0"))) if m.kind == "RecordBatch")
-    assert ipc.read_record_batch(rows, root).to_pydict() == {"d": [None]}
-    plain = schema(field("x", forge.INT32))
-    whole = forge.message(batch(1, [(1, 0)], [b"", i32(5)]))
-    assert ipc.read_record_batch(whole, ipc.read_schema(stream(plain))).to_pydict() == {"x": [5]}
+def test_093_a_message_alone_needs_no_dictionary_for_nulls():
+    rows = forge.message(coded(0, nulls=b"\0"))
+    assert ipc.read_record_batch(rows, ipc.read_schema(stream(CODED))).to_pydict() == {"d": [None]}

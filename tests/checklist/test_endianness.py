@@ -163,13 +163,14 @@ def test_116_compression_comes_before_swapping():
     assert column(stream(root, stored)) == [1, 2, 3]
 
 
+CODED = schema(field("d", forge.INT32, dictionary=encoding(0, forge.INT16)), endianness=BIG)
+WORDS = dictionary(0, batch(2, [(2, 0)], [b"", be("i", 5, 6)]))
+CODES = batch(2, [(2, 0)], [b"", be("h", 1, 0)])
+
+
 def test_116_dictionaries_are_swapped_once():
-    root = schema(field("d", forge.INT32, dictionary=encoding(0, forge.INT16)), endianness=BIG)
-    words = dictionary(0, batch(2, [(2, 0)], [b"", be("i", 5, 6)]))
     delta = dictionary(0, batch(1, [(1, 0)], [b"", be("i", 7)]), isDelta=True)
-    rows = batch(2, [(2, 0)], [b"", be("h", 1, 0)])
-    last = batch(1, [(1, 0)], [b"", be("h", 2)])
-    data = (root, words, rows, rows, delta, last, rows)
+    data = (CODED, WORDS, CODES, CODES, delta, batch(1, [(1, 0)], [b"", be("h", 2)]), CODES)
     expected = [[[6, 5]], [[6, 5]], [[7]], [[6, 5]]]
     assert read_stream(stream(*data)).values() == read_file(file(*data)).values() == expected
 
@@ -204,9 +205,7 @@ def test_116_values_of_kept_batches_are_refused(name):
 
 def test_116_a_reader_that_keeps_the_order_does_not_change_it_for_the_next_one():
     """Plans of recent schemas are shared between readers, and so are those of their dictionaries."""
-    root = schema(field("d", forge.INT32, dictionary=encoding(0, forge.INT16)), endianness=BIG)
-    words = dictionary(0, batch(2, [(2, 0)], [b"", be("i", 5, 6)]))
-    data = stream(root, words, batch(2, [(2, 0)], [b"", be("h", 1, 0)]))
+    data = stream(CODED, WORDS, CODES)
     assert drive.from_bytes(data).values() == [[[6, 5]]]
     assert drive.from_bytes(data, ensure_native_endian=False).schema.endianness == "big"
     assert drive.from_bytes(data).values() == [[[6, 5]]]

@@ -2,7 +2,7 @@
 
 import pytest
 from helpers import drive, forge
-from helpers.drive import read_file, read_stream, refuse_file, refuse_stream
+from helpers.drive import read_file, read_stream, refuse_file
 from helpers.forge import Table, batch, dictionary, encoding, field, file, flatbuffer, i8, i32, message, schema, stream
 
 import arrowipc as ipc
@@ -204,7 +204,6 @@ def test_058_footer_metadata_is_ordered_pairs_of_bytes():
 
 
 def test_file_opened_as_a_stream_and_the_reverse():
-    refuse_stream(file(ONE, ROWS), FormatError, "open_file")
     data = stream(ONE, ROWS)
     with pytest.raises(FormatError, match="open_stream"):
         ipc.open_file(data, footer_offset=len(data))
@@ -216,7 +215,7 @@ def test_file_indices():
         assert [batch.num_rows for batch in (reader[0], reader[-1], reader.get_batch(1))] == [3, 1, 2]
         assert reader.num_record_batches == 3
         for wrong in (3, -4, 1 << 70):
-            with pytest.raises((IndexError, ipc.UsageError)):
+            with pytest.raises(IndexError, match=f"record batch {wrong} is out of range: there are 3"):
                 reader[wrong]
 
 

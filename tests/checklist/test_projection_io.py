@@ -16,7 +16,6 @@ from helpers.memory import Guarded
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
-from arrowipc.columns.extensions import STORED_TIMES
 
 LONG = b"longer than twelve bytes"
 EVERYTHING = schema(
@@ -79,13 +78,12 @@ def test_118_nested_columns_by_dotted_path():
     assert read_stream(stream(*parts), columns=["s.l"]).values() == [[[{"l": [None]}, {"l": []}]]]
 
 
-@pytest.mark.parametrize("columns", [["nobody"], [8], [-9], ["s.nobody"], ["i.x"], [None], [1.5]])
-def test_118_columns_that_do_not_exist(columns):
+@pytest.mark.parametrize("column", ["nobody", 8, -9, "s.nobody", "i.x", None, 1.5])
+def test_118_columns_that_do_not_exist(column):
     parts = (EVERYTHING, *everything(4))
-    for data, drivers in ((stream(*parts), drive.STREAM_DRIVERS), (file(*parts), drive.FILE_DRIVERS)):
-        for driver in drivers:
-            with pytest.raises((UsageError, TypeError)):
-                driver(data, columns=columns)
+    words = f"columns: (no column '{column}'|index {column} is out of range|expected names.* found .*{column}$)"
+    drive.refuse_stream(stream(*parts), UsageError, words, columns=[column])
+    drive.refuse_file(file(*parts), UsageError, words, columns=[column])
 
 
 def test_118_damage_in_a_skipped_column_is_not_looked_at():
@@ -95,23 +93,18 @@ def test_118_damage_in_a_skipped_column_is_not_looked_at():
     drive.refuse_stream(stream(root, rows), FormatError, "UTF-8", columns=["a"])
 
 
-@pytest.mark.parametrize("case", golden.cases(), ids=lambda case: f"{case.parent.name}/{case.name}")
+@pytest.mark.parametrize("case", golden.cases(), ids=golden.name_of)
 def test_118_projection_of_every_golden(case):
     data = golden.load(case)
-    for source, opener in ((data.stream, ipc.open_stream), (data.file, ipc.open_file)):
-        with opener(source) as reader:
-            full = [[column.to_pylist(extensions=STORED_TIMES) for column in rows.columns] for rows in reader]
-            names = reader.schema.names
+    for source, read in ((data.stream, drive.from_bytes), (data.file, drive.from_file)):
+        whole = read(source)
+        names, full = whole.schema.names, whole.values()
         chance = random.Random(case.name)
         picks = [[i] for i in range(len(names))] + [[], list(range(len(names)))[::-1]]
         picks += [sorted(chance.sample(range(len(names)), chance.randint(0, len(names)))) for _ in range(3)]
         for pick in picks[:12]:
-            with opener(source, columns=pick) as reader:
-                found = [
-                    (rows.num_rows, [column.to_pylist(extensions=STORED_TIMES) for column in rows.columns])
-                    for rows in reader
-                ]
-            assert repr([values for _, values in found]) == repr([[columns[i] for i in pick] for columns in full])
+            expected = [[columns[i] for i in pick] for columns in full]
+            assert repr(read(source, columns=pick).values()) == repr(expected)
 
 
 CODED = schema(field("d", forge.UTF8, dictionary=encoding(0, forge.INT8)), field("i", forge.INT32))
@@ -203,26 +196,14 @@ def test_122_a_batch_is_given_before_the_next_one_arrives():
 
 
 def test_122_data_outlives_its_reader_and_its_source(tmp_path):
-    path = tmp_path / "x.arrow"
+    path, kept = tmp_path / "x.arrow", []
     path.write_bytes(file(ONE, THREE))
-    with path.open("rb") as source, ipc.open_file(source) as reader:
-        by_object = reader[0]
-    with ipc.open_file(path) as reader:
-        by_map = reader[0]
-    with ipc.open_file(path, memory_map=False) as reader:
-        by_read = reader[0]
+    with path.open("rb") as source:
+        for each, options in ((source, {}), (path, {}), (path, {"memory_map": False})):
+            with ipc.open_file(each, **options) as reader:
+                kept.append(reader[0])
     path.unlink()
-    for rows in (by_object, by_map, by_read):
-        assert rows.to_pydict() == {"x": [1, 2, 3]}
-
-
-def test_122_a_buffer_in_use_cannot_be_resized():
-    source = bytearray(STREAM)
-    reader = ipc.open_stream(source)
-    (first, *_) = list(reader)
-    with pytest.raises(BufferError):
-        source.clear()
-    assert first.column(0).to_pylist() == [1, 2, 3]
+    assert [rows.to_pydict() for rows in kept] == [{"x": [1, 2, 3]}] * 3
 
 
 def test_122_closed_readers_and_sources():
@@ -237,19 +218,11 @@ def test_122_closed_readers_and_sources():
         values_of(source)
 
 
-@pytest.mark.parametrize("source", [None, 7, "no such file.arrow", object(), ["a"]])
-def test_122_sources_that_are_none(source):
-    for opener in (ipc.open_stream, ipc.open_file, ipc.open):
-        with pytest.raises((TypeError, OSError, UsageError)):
+@pytest.mark.parametrize("opener", [ipc.open_stream, ipc.open_file, ipc.open])
+def test_122_sources_that_are_none(opener):
+    for source in (None, 7, object(), ["a"]):
+        with pytest.raises(UsageError, match="expected a path, a URL, a bytes-like object"):
             opener(source)
-
-
-def test_122_buffers_of_other_kinds():
-    strange = memoryview(STREAM).cast("B", shape=[1, len(STREAM)])
-    for source in (bytearray(STREAM), memoryview(STREAM), pa.py_buffer(STREAM), strange):
-        assert values_of(source) == [[1, 2, 3]] * 3
-    with pytest.raises((BufferError, ValueError, TypeError, UsageError)):
-        values_of(memoryview(STREAM)[::2])
 
 
 def use_all(opener, data: bytes) -> None:
@@ -261,11 +234,11 @@ def use_all(opener, data: bytes) -> None:
             drive.use(rows)
 
 
-@pytest.mark.parametrize("case", golden.cases(), ids=lambda case: f"{case.parent.name}/{case.name}")
+@pytest.mark.parametrize("case", golden.cases(), ids=golden.name_of)
 def test_122_nothing_behind_the_input_is_read(case):
     data = golden.load(case)
-    for path, opener in ((data.stream, ipc.open_stream), (data.file, ipc.open_file)):
-        use_all(opener, path.read_bytes())
+    use_all(ipc.open_stream, data.stream.read_bytes())
+    use_all(ipc.open_file, data.file.read_bytes())
 
 
 def test_122_nothing_behind_a_torn_input_is_read():

@@ -189,7 +189,7 @@ def sparse_tensors() -> list[bytes]:
     made += [kind.from_dense(cube).serialize() for kind in (ipc.SparseCOOTensor, ipc.SparseCSFTensor)]
     body = sf.Body()
     places = body.add(sf.pack("b", (0, 1, 1, 0))), body.add(sf.pack("d", (1.0, 2.0)))
-    made.append(sf.message(body, sf.coo(places[0], (sf.INT, 8, True), (2, 1)), (2, 2), 2, places[1]))
+    made.append(sf.message(body, sf.coo(places[0], forge.INT8, (2, 1)), (2, 2), 2, places[1]))
     return made
 
 

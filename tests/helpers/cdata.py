@@ -105,31 +105,11 @@ def int64s(array: Any, buffer: int = 1) -> list[int]:
     return list(struct.unpack(f"={array.length}q", ctypes.string_at(at, 8 * array.length)))
 
 
-def decoded(address: int) -> tuple[tuple[bytes, bytes], ...]:
-    def word() -> int:
-        nonlocal address
-        address += 4
-        return ctypes.c_int32.from_address(address - 4).value
-
-    def text() -> bytes:
-        nonlocal address
-        size = word()
-        address += size
-        return ctypes.string_at(address - size, size)
-
-    return tuple([(text(), text()) for _ in range(word())])
-
-
 class Consumer:
     """A C consumer of one stream."""
 
     def __init__(self, capsule: Any) -> None:
         self.stream = take(capsule, CStream)
-
-    def schema(self) -> Any:
-        out = CSchema()
-        assert self.stream.get_schema(self.stream, out) == 0
-        return out
 
     def pull(self) -> tuple[int, Any]:
         out = CArray()

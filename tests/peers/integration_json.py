@@ -10,6 +10,7 @@ how each buffer looks in JSON. From a checkout:
 import argparse
 import functools
 import gzip
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -258,16 +259,13 @@ def differences(left: tuple[Schema, Iterable[RecordBatch]], right: tuple[Schema,
             found.append(f"field {a!r} against {b!r}")
     if found:
         return found
-    sides = iter(left[1]), iter(right[1])
-    number = 0
-    while True:
-        pair = [next(side, None) for side in sides]
-        if pair[0] is None or pair[1] is None:
-            return found if pair[0] is pair[1] else [*found, f"one of them ends after {number} batches"]
-        for field, here, there in zip(one, pair[0].columns, pair[1].columns, strict=True):
+    for number, (mine, theirs) in enumerate(itertools.zip_longest(left[1], right[1])):
+        if mine is None or theirs is None:
+            return [*found, f"one of them ends after {number} batches"]
+        for field, here, there in zip(one, mine.columns, theirs.columns, strict=True):
             if not here.equals(there, nan_equal=True):
                 found.append(f"batch {number}, column {field.name!r}: the values differ")
-        number += 1
+    return found
 
 
 def _alike(a: Field, b: Field) -> bool:

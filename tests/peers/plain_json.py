@@ -23,9 +23,12 @@ def reading(schema: pa.Schema, batches: list[pa.RecordBatch]) -> Plain:
 
 
 def columns(batch: pa.RecordBatch) -> list[list[Plain]]:
-    shown = pa.record_batch(_Relabelled(batch)) if _BARE.keys() & set(map(str, batch.schema.types)) else batch
+    kinds, shown = batch.schema.types, batch
+    if _BARE.keys() & set(map(str, kinds)):
+        schema = pa.schema([pa.field(f.name, _BARE.get(str(f.type), f.type)) for f in batch.schema])
+        shown = pa.RecordBatch._import_from_c_capsule(schema.__arrow_c_schema__(), batch.__arrow_c_array__()[1])
     found = []
-    for kind, array in zip(batch.schema.types, shown.columns, strict=True):
+    for kind, array in zip(kinds, shown.columns, strict=True):
         rows = values(array)
         if str(kind) == "day_time_interval":
             rows = [row and [str(part) for part in struct.unpack("<ii", bytes.fromhex(row))] for row in rows]
@@ -35,17 +38,6 @@ def columns(batch: pa.RecordBatch) -> list[list[Plain]]:
 
 # pyarrow carries these types but shows no arrays of them: they are looked at as others of the same width.
 _BARE = {"month_interval": pa.int32(), "day_time_interval": pa.binary(8)}
-
-
-class _Relabelled:
-    """A batch that hands itself over with other types at its top level."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
-        shown = pa.schema([pa.field(f.name, _BARE.get(str(f.type), f.type)) for f in self._batch.schema])
-        return shown.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
 
 
 # Types.
@@ -63,14 +55,6 @@ _NAMES = {
     "day_time_interval": "interval[day_time]",
     "month_day_nano_interval": "interval[month_day_nano]",
 }
-_LISTS = (
-    (pa.types.is_large_list, "large_list"),
-    (pa.types.is_list_view, "list_view"),
-    (pa.types.is_large_list_view, "large_list_view"),
-    (pa.types.is_list, "list"),
-    (pa.types.is_struct, "struct"),
-    (pa.types.is_run_end_encoded, "run_end_encoded"),
-)
 
 
 def field(described: pa.Field) -> Plain:
@@ -107,14 +91,12 @@ def _type(kind: pa.DataType) -> str:
         return "map[sorted]" if kind.keys_sorted else "map"
     if pa.types.is_union(kind):
         return f"{kind.mode}_union[{','.join(map(str, kind.type_codes))}]"
-    for is_kind, name in _LISTS:
-        if is_kind(kind):
-            return name
     if pa.types.is_decimal(kind):
         return f"decimal{kind.bit_width}({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind):
         return f"timestamp[{kind.unit}, {kind.tz}]" if kind.tz else f"timestamp[{kind.unit}]"
-    return _NAMES.get(str(kind), str(kind))
+    name = str(kind).partition("<")[0]  # types with children have theirs behind it
+    return _NAMES.get(name, name)
 
 
 def _words(metadata: dict[bytes, bytes] | None) -> Plain:

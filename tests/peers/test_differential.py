@@ -151,7 +151,7 @@ def test_the_goldens_themselves_are_accepted_by_both(arrow_data):
     for kind in verdicts.DRIVERS:
         for data in verdicts.goldens(kind)[::8]:
             if kind == "stream":
-                (ours, _), other = verdicts.disagreement(data, "full")
+                (ours, _), other = verdicts.disagreement(data)
                 assert (ours, other) == ("values", "")
             why = ""
             try:
@@ -163,15 +163,15 @@ def test_the_goldens_themselves_are_accepted_by_both(arrow_data):
 
 def test_a_reader_that_differs_is_found(monkeypatch):
     data = ipc_bytes({"x": [1, 2], "s": ["a", "b"]})
-    assert verdicts.disagreement(data, "full")[1] == ""
+    assert verdicts.disagreement(data)[1] == ""
     true = ipc.decode_payloads
 
-    def wrong(column, **options):
-        found = true(column, **options)
+    def wrong(column):
+        found = true(column)
         return type("Found", (), {"schema": found.schema, "batch": found.batch.slice(1)})
 
     monkeypatch.setattr(ipc, "decode_payloads", wrong)
-    assert verdicts.disagreement(data, "full")[1] == "payload: other values"
+    assert verdicts.disagreement(data)[1] == "payload: other values"
 
 
 def test_a_verdict_without_a_reason_is_found():

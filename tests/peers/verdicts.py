@@ -39,18 +39,18 @@ def _column(array: Any) -> str:
         return f"{len(array)} rows that stand for too much"
 
 
-def reading(driver: drive.Driver, data: bytes, **options: Any) -> tuple[str, Any]:
+def reading(driver: drive.Driver, data: bytes) -> tuple[str, Any]:
     """("values", schema and rows) or ("refused", the error)."""
     try:
-        found = driver(data, **options)
+        found = driver(data)
         schema = f"{found.schema}{found.schema.metadata}"
         return "values", (schema, [(batch.num_rows, shown(batch)) for batch in found.batches])
     except ipc.ArrowIpcError as error:
         return "refused", error
 
 
-def in_a_payload(data: bytes, **options: Any) -> drive.Reading:
-    found = ipc.decode_payloads([data], **options)
+def in_a_payload(data: bytes) -> drive.Reading:
+    found = ipc.decode_payloads([data])
     return drive.Reading(found.schema, [found.batch])
 
 
@@ -61,11 +61,11 @@ def joined(batches: list[tuple[int, list[str]]]) -> tuple[int, list[str]]:
     return sum(count for count, _ in batches), rows
 
 
-def disagreement(data: bytes, level: str) -> tuple[tuple[str, Any], str]:
+def disagreement(data: bytes) -> tuple[tuple[str, Any], str]:
     """How `open_stream` reads a stream, and which other reader of ours reads it otherwise ("": none)."""
-    ours = reading(drive.from_bytes, data, validate=level)
+    ours = reading(drive.from_bytes, data)
     for name, driver in (("object", drive.from_object), ("push", drive.pushed_in_bits)):
-        other = reading(driver, data, validate=level)
+        other = reading(driver, data)
         if other[0] != ours[0]:
             return ours, f"{name}: {other}"
         if ours[0] == "values" and other[1] != ours[1]:
@@ -74,7 +74,7 @@ def disagreement(data: bytes, level: str) -> tuple[tuple[str, Any], str]:
         strange = any("not Arrow IPC" in str(each[1]) for each in (ours, other))
         if ours[0] == "refused" and not strange and type(other[1]) is not type(ours[1]):
             return ours, f"{name}: {other[1]!r}, not {ours[1]!r}"
-    other = reading(in_a_payload, data, validate=level)
+    other = reading(in_a_payload, data)
     if other[0] != ours[0]:
         return ours, f"payload: {other}"
     if ours[0] == "values" and ours[1][1] and other[1][1] != [joined(ours[1][1])]:
@@ -142,13 +142,13 @@ def told(compare: Callable[..., str], *given: Any) -> str:
         return words(error)
 
 
-def judge(kind: str, number: int, data: bytes, level: str = "full") -> None:
+def judge(kind: str, number: int, data: bytes) -> None:
     say(input=number, stage="ours")
     if kind == "stream":
-        (verdict, detail), other = disagreement(data, level)
+        (verdict, detail), other = disagreement(data)
     else:
-        (verdict, detail), other = reading(drive.from_file, data, validate=level), ""
-        again = reading(drive.from_file_object, data, validate=level)
+        (verdict, detail), other = reading(drive.from_file, data), ""
+        again = reading(drive.from_file_object, data)
         if again[0] != verdict or (verdict == "values" and again[1] != detail):
             other = f"object: {again}"[:300]
     line = {"ours": verdict if verdict == "values" else words(detail), "between ours": other[:400]}

@@ -25,8 +25,8 @@ THEIR_DTYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"
 OUR_DTYPES = (*THEIR_DTYPES, "M8[s]", "M8[us]", "m8[ns]", "m8[ms]", "V3", "V16", "S5")
 
 
-def cube(dtype: str, shape: tuple[int, ...] = (6, 7, 8)) -> np.ndarray[Any, Any]:
-    values = np.arange(np.prod(shape)).reshape(shape)
+def cube(dtype: str) -> np.ndarray[Any, Any]:
+    values = np.arange(6 * 7 * 8).reshape(6, 7, 8)
     if dtype[0] in "VS":
         return values.astype("i8").astype("S8").astype(f"S{np.dtype(dtype).itemsize}").view(dtype)
     return (values % 100).astype(dtype)
@@ -242,18 +242,15 @@ def test_padding_is_skipped_in_reads_of_any_size():
 
 def test_every_kind_of_sink_gets_the_same_bytes(tmp_path):
     x = np.random.default_rng(3).random((300, 500))[::-1, ::-1]
-    expected = written(x)
-    path = tmp_path / "x.tensor"
+    expected, path = written(x), tmp_path / "x.tensor"
     assert ipc.write_tensor(x, path) == len(expected)
     assert path.read_bytes() == expected
     assert ipc.write_tensor(x, f"file://{path}", durable=False) == len(expected)
     assert path.read_bytes() == expected
-    with path.open("wb", buffering=0) as raw:
-        ipc.write_tensor(x, raw)
-    assert path.read_bytes() == expected
-    with path.open("ab") as file:
-        ipc.write_tensor(x, file)
-    assert path.read_bytes() == expected * 2
+    for mode, buffering, count in (("wb", 0, 1), ("ab", -1, 2)):
+        with path.open(mode, buffering) as file:
+            ipc.write_tensor(x, file)
+        assert path.read_bytes() == expected * count
     memory = np.zeros(len(expected) + 5, np.uint8)
     assert ipc.write_tensor(x, memory) == len(expected)
     assert memory.tobytes() == expected + bytes(5)
@@ -266,26 +263,15 @@ def test_every_kind_of_sink_gets_the_same_bytes(tmp_path):
         thread.join()
 
 
-class Failing(io.RawIOBase):
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        raise OSError("no space")
-
-
-def test_errors_of_sinks_reach_the_caller_and_memory_that_is_too_small_stays_as_it_is():
-    with pytest.raises(OSError, match="no space"):
-        ipc.write_tensor(cube("f8"), Failing())
+def test_memory_that_is_too_small_stays_as_it_is():
     small = bytearray(100)
     with pytest.raises(ipc.UsageError, match="get_tensor_size"):
         ipc.write_tensor(cube("f8")[::-1], memoryview(small))
     assert small == bytes(100)
     ipc.write_tensor([1], small)  # the memory was let go of
-    with pytest.raises(ipc.UsageError):
-        ipc.write_tensor([1], b"read-only")
-    with pytest.raises(ipc.UsageError):
-        ipc.write_tensor([1], 5)
+    for sink, words in ((b"read-only", "memory of this bytes"), (5, "expected a path, .* found int 5")):
+        with pytest.raises(ipc.UsageError, match=words):
+            ipc.write_tensor([1], sink)
 
 
 def test_reads_from_paths_and_messages(tmp_path):
@@ -350,8 +336,13 @@ def test_numpy_takes_tensors_over_dlpack(dtype, layout):
 def test_dlpack_refuses_what_it_cannot_do():
     tensor = ipc.Tensor(cube("f8"))
     assert tensor.__dlpack_device__() == (1, 0)
-    for options in ({"stream": 1}, {"dl_device": (2, 0)}, {"copy": False}):
-        with pytest.raises(BufferError):
+    wrong = {
+        "no streams": {"stream": 1},
+        "is on the CPU, device": {"dl_device": (2, 0)},
+        "needs a copy": {"copy": False},
+    }
+    for words, options in wrong.items():
+        with pytest.raises(BufferError, match=words):
             tensor.__dlpack__(**options)
     with pytest.raises(BufferError, match="timestamp"):
         ipc.Tensor(cube("M8[s]")).__dlpack__(max_version=(1, 0))

@@ -128,31 +128,30 @@ def test_null_rows_need_a_copy():
     assert batch["t"].to_numpy(copy=True)[0].tolist() == [1, 2]
 
 
-def test_wrong_arguments_are_refused():
-    for call in (
-        lambda: fixed_shape_tensor("t", T.int32(), (-1,)),
-        lambda: fixed_shape_tensor("t", T.int32(), (2**20, 2**20)),
-        lambda: fixed_shape_tensor("t", T.int32(), (2, 3), dim_names=("a",)),
-        lambda: fixed_shape_tensor("t", T.int32(), (2, 3), permutation=(0, 0)),
-        lambda: variable_shape_tensor("t", T.int32(), 2, uniform_shape=(1,)),
-        lambda: tensor_column(np.float64(1)),
-        lambda: tensor_column([None]),
-        lambda: tensor_column([np.zeros(2), np.zeros(2, "f4")]),
-        lambda: tensor_column([np.zeros(2), np.zeros((2, 2))]),
-        lambda: tensor_column([np.zeros((2, 3))], uniform_shape=(None, 4)),
-        lambda: tensor_column(np.zeros((2, 3)), uniform_shape=(None,)),
-    ):
-        with pytest.raises(ipc.UsageError):
-            call()
+WRONG = {
+    "shape: each size must be an integer from 0": lambda: fixed_shape_tensor("t", T.int32(), (-1,)),
+    "shape must be an integer from 0 to 2147483647": lambda: fixed_shape_tensor("t", T.int32(), (2**20, 2**20)),
+    "expected 2 names": lambda: fixed_shape_tensor("t", T.int32(), (2, 3), dim_names=("a",)),
+    "must name each of 0..1 once": lambda: fixed_shape_tensor("t", T.int32(), (2, 3), permutation=(0, 0)),
+    "has 1 sizes for 2 dimensions": lambda: variable_shape_tensor("t", T.int32(), 2, uniform_shape=(1,)),
+    "expected an array of rows": lambda: tensor_column(np.float64(1)),
+    "nulls alone have no type": lambda: tensor_column([None]),
+    "row 1 is float of 1 dimensions": lambda: tensor_column([np.zeros(2), np.zeros(2, "f4")]),
+    "row 1 is double of 2 dimensions": lambda: tensor_column([np.zeros(2), np.zeros((2, 2))]),
+    "row 0 is stored in the shape": lambda: tensor_column([np.zeros((2, 3))], uniform_shape=(None, 4)),
+    "give a list of arrays": lambda: tensor_column(np.zeros((2, 3)), uniform_shape=(None,)),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_arguments_are_refused(words):
+    with pytest.raises(ipc.UsageError, match=words):
+        WRONG[words]()
 
 
 def fixed_with(metadata: bytes, name: str = FIXED_SHAPE) -> ipc.Array:
-    field = T.field(
-        "t",
-        T.list_(T.int32(), 6),
-        True,
-        [(b"ARROW:extension:name", name.encode()), (b"ARROW:extension:metadata", metadata)],
-    )
+    marks = [(b"ARROW:extension:name", name.encode()), (b"ARROW:extension:metadata", metadata)]
+    field = T.field("t", T.list_(T.int32(), 6), True, marks)
     return ipc.RecordBatch.from_pydict({"t": [list(range(6)), list(range(6, 12))]}, ipc.Schema([field]))["t"]
 
 
@@ -227,20 +226,15 @@ TENSOR_METADATA = """
 """
 METADATA = ["", "x", "[]", "{}"]
 METADATA += [f"{{{pair.strip()}}}" for pair in re.split(r"\||\n", TENSOR_METADATA.strip())]
+SHAPE, FLOATS = T.list_(T.int32(), 2), T.list_(T.float32())
 STORAGES = [
-    T.list_(T.int16(), 12),
-    T.list_(T.int16(), 0),
-    T.struct([T.field("data", T.list_(T.float32())), T.field("shape", T.list_(T.int32(), 2))]),
-    T.struct([T.field("data", T.list_(T.float32())), T.field("shape", T.list_(T.list_(T.int32(), 2), 2))]),
-    T.struct([T.field("data", T.list_(T.float32())), T.field("shape", T.int32())]),
-    T.struct([T.field("data", T.list_(T.string())), T.field("shape", T.list_(T.int32(), 2))]),
-    T.struct([T.field("data", T.list_(T.float32(), 4)), T.field("shape", T.list_(T.int32(), 2))]),
-    T.struct([T.field("shape", T.list_(T.int32(), 2)), T.field("data", T.list_(T.float32()))]),
-    T.struct([T.field("data", T.list_(T.float32())), T.field("shape", T.list_(T.int32(), 0))]),
-    T.struct([]),
-    T.list_(T.list_(T.int16(), 3), 4),
-    T.int8(),
-    T.string(),
+    *[T.list_(T.int16(), 12), T.list_(T.int16(), 0), T.list_(T.list_(T.int16(), 3), 4)],
+    *[
+        T.struct({"data": FLOATS, "shape": shape})
+        for shape in (SHAPE, T.list_(SHAPE, 2), T.int32(), T.list_(T.int32(), 0))
+    ],
+    *[T.struct({"data": data, "shape": SHAPE}) for data in (T.list_(T.string()), T.list_(T.float32(), 4))],
+    *[T.struct({"shape": SHAPE, "data": FLOATS}), T.struct([]), T.int8(), T.string()],
 ]
 
 

@@ -1,26 +1,26 @@
 """SparseTensor messages assembled by hand are read as the schema text says, broken ones refused by name."""
 
 import io
+import struct
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import forge
 from helpers.fbs import FlatReader
-from tensors.sparse_forge import FIXED_SIZE_BINARY, INT, INT64, UTF8, Body, coo, csf, csx, message, pack
+from helpers.forge import Table
+from tensors.sparse_forge import Body, coo, csf, csx, message, pack
 
 import arrowipc as ipc
 import arrowipc.types as t
 from arrowipc import FormatError, LimitError, UnsupportedError, UsageError
 
-INTEGERS = {
-    (INT, 8 * width, signed): code.upper() if not signed else code
-    for width, code in ((1, "b"), (2, "h"), (4, "i"), (8, "q"))
-    for signed in (True, False)
-}
+#: Codes of `struct` and the types that they stand for.
+INTEGERS = {code: forge.int_(8 * struct.calcsize(code), code.islower()) for code in "bBhHiIqQ"}
 
 # Pointers of one type, indices of another.
-PAIRS = list(zip(INTEGERS, reversed(INTEGERS), strict=True))
+PAIRS = [*map("".join, zip(INTEGERS, reversed(INTEGERS), strict=True))]
 
 # The tensor in the text of SparseTensorIndexCOO: 2 x 3 x 4 x 5, six values, as listed there (unsorted).
 TEXT_SHAPE = (2, 3, 4, 5)
@@ -63,30 +63,31 @@ def made_of(
     return message(body, **{"index": make(**parts), "shape": TEXT_SHAPE, "count": count, "data": data, **changes})
 
 
-def coo_message(kind: tuple[Any, ...] = INT64, by_columns: bool = False, padded: int = 0, **changes: Any) -> bytes:
-    body, rows, width = Body(), np.array(TEXT_COO), kind[1] // 8
+def coo_message(code: str = "q", by_columns: bool = False, padded: int = 0, **changes: Any) -> bytes:
+    body, rows, width = Body(), np.array(TEXT_COO), struct.calcsize(code)
     flat = rows.T.reshape(-1) if by_columns else rows.reshape(-1)
-    indices = body.add(pack(INTEGERS[kind], flat.tolist()), padded)
+    indices = body.add(pack(code, flat.tolist()), padded)
     strides = (width, len(rows) * width) if by_columns else None
-    return made_of(body, coo, {"indices": indices, "kind": kind, "strides": strides}, len(rows), padded, **changes)
+    index = {"indices": indices, "kind": INTEGERS[code], "strides": strides}
+    return made_of(body, coo, index, len(rows), padded, **changes)
 
 
 def csx_message(
     axis: int = 0,
-    kinds: tuple[Any, ...] = (INT64, INT64),
+    codes: str = "qq",
     padded: int = 0,
     indptr: list[int] = INDPTR,
     columns: list[int] = COLUMNS,
     **changes: Any,
 ) -> bytes:
     body = Body()
-    places = [body.add(pack(INTEGERS[kind], each), padded) for kind, each in zip(kinds, (indptr, columns), strict=True)]
-    index = {"axis": axis, "indptr": places[0], "indices": places[1], "kinds": kinds}
+    places = [body.add(pack(code, each), padded) for code, each in zip(codes, (indptr, columns), strict=True)]
+    index = {"axis": axis, "indptr": places[0], "indices": places[1], "kinds": [INTEGERS[code] for code in codes]}
     return made_of(body, csx, index, 9, padded, **{"shape": (5, 6) if axis else (6, 5), **changes})
 
 
 def csf_message(
-    kinds: tuple[Any, ...] = (INT64, INT64),
+    codes: str = "qq",
     padded: int = 0,
     indptr: list[list[int]] = CSF_INDPTR,
     nodes: list[list[int]] = CSF_INDICES,
@@ -95,21 +96,21 @@ def csf_message(
 ) -> bytes:
     body = Body()
 
-    def placed(kind: tuple[Any, ...], levels: list[list[int]]) -> list[tuple[int, int]]:
-        found = [body.add(pack(INTEGERS[kind], level), padded) for level in levels]
+    def placed(code: str, levels: list[list[int]]) -> list[tuple[int, int]]:
+        found = [body.add(pack(code, level), padded) for level in levels]
         return [(at, len(level)) for (at, _), level in zip(found, levels, strict=True)] if counted else found
 
-    index: dict[str, Any] = {"indptr": placed(kinds[0], indptr), "indices": placed(kinds[1], nodes)}
-    index |= {"order": (0, 1, 2, 3), "kinds": kinds}
+    index: dict[str, Any] = {"indptr": placed(codes[0], indptr), "indices": placed(codes[1], nodes)}
+    index |= {"order": (0, 1, 2, 3), "kinds": [INTEGERS[code] for code in codes]}
     return made_of(body, csf, index, len(nodes[-1]), padded, **changes)
 
 
 @pytest.mark.parametrize("validate", ["none", "full", "strict"])
 @pytest.mark.parametrize("padded", [0, 8, 64])
 @pytest.mark.parametrize("by_columns", [False, True])
-@pytest.mark.parametrize("kind", INTEGERS, ids=str)
-def test_coordinates_of_every_integer_type_row_by_row_and_column_by_column(kind, by_columns, padded, validate):
-    data = coo_message(kind, by_columns, padded, names=["a", "", "c", "d"])
+@pytest.mark.parametrize("code", INTEGERS)
+def test_coordinates_of_every_integer_type_row_by_row_and_column_by_column(code, by_columns, padded, validate):
+    data = coo_message(code, by_columns, padded, names=["a", "", "c", "d"])
     tensor = ipc.read_sparse_tensor(data, validate=validate)
     assert type(tensor) is ipc.SparseCOOTensor
     assert tensor.shape == TEXT_SHAPE
@@ -124,9 +125,9 @@ def test_coordinates_of_every_integer_type_row_by_row_and_column_by_column(kind,
 
 @pytest.mark.parametrize("padded", [0, 8, 64])
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("kinds", PAIRS, ids=str)
-def test_compressed_rows_and_columns_of_every_integer_type(kinds, axis, padded):
-    tensor = ipc.read_sparse_tensor(csx_message(axis, kinds, padded), validate="strict")
+@pytest.mark.parametrize("codes", PAIRS)
+def test_compressed_rows_and_columns_of_every_integer_type(codes, axis, padded):
+    tensor = ipc.read_sparse_tensor(csx_message(axis, codes, padded), validate="strict")
     assert type(tensor) is (ipc.SparseCSRMatrix, ipc.SparseCSCMatrix)[axis]
     assert tensor.indptr.tolist() == INDPTR
     assert tensor.indices.tolist() == COLUMNS
@@ -138,10 +139,10 @@ def test_compressed_rows_and_columns_of_every_integer_type(kinds, axis, padded):
 
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("padded", [0, 8, 64])
-@pytest.mark.parametrize("kinds", PAIRS, ids=str)
-def test_the_tree_of_the_schema_text(kinds, padded, counted):
+@pytest.mark.parametrize("codes", PAIRS)
+def test_the_tree_of_the_schema_text(codes, padded, counted):
     """`counted`: lengths that are numbers of entries, as Arrow C++ writes them."""
-    tensor = ipc.read_sparse_tensor(csf_message(kinds, padded, counted=counted), validate="strict")
+    tensor = ipc.read_sparse_tensor(csf_message(codes, padded, counted=counted), validate="strict")
     assert type(tensor) is ipc.SparseCSFTensor
     assert [level.tolist() for level in tensor.indptr] == CSF_INDPTR
     assert [level.tolist() for level in tensor.indices] == CSF_INDICES
@@ -183,8 +184,7 @@ def test_duplicates_are_legal_and_added_up():
     body = Body()
     indices = body.add(pack("b", [1, 0, 1, 0, 0, 1]))
     data = body.add(pack("d", [1, 2, 4]))
-    kind = (INT, 8, True)
-    whole = message(body, coo(indices, kind, canonical=True), (2, 2), 3, data)
+    whole = message(body, coo(indices, forge.INT8, canonical=True), (2, 2), 3, data)
     tensor = ipc.read_sparse_tensor(whole)
     assert not tensor.is_canonical
     assert tensor.to_dense().tolist() == [[0, 4], [3, 0]]
@@ -212,7 +212,7 @@ def test_a_row_stride_larger_than_a_row_skips_what_lies_between():
     body = Body()
     indices = body.add(pack("h", [0, 1, 99, 1, 0, 99]))
     data = body.add(pack("d", [5, 6]))
-    whole = message(body, coo(indices, (INT, 16, True), (6, 2)), (2, 2), 2, data)
+    whole = message(body, coo(indices, forge.INT16, (6, 2)), (2, 2), 2, data)
     assert ipc.read_sparse_tensor(whole).to_dense().tolist() == [[0, 5], [6, 0]]
 
 
@@ -225,7 +225,7 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
     "unknown index": (lambda: coo_message(tag=4), "SparseTensor.sparseIndex has the unknown type 4"),
     "no data": (lambda: coo_message(data=None), "SparseTensor.data"),
     "text": (
-        lambda: message(body := Body(), coo(body.add(pack("q", [0]))), (1,), 1, body.add(bytes(8)), (UTF8,)),
+        lambda: message(body := Body(), coo(body.add(pack("q", [0]))), (1,), 1, body.add(bytes(8)), forge.UTF8),
         "SparseTensor.type is Utf8",
     ),
     "negative dimension": (lambda: coo_message(shape=(2, -3, 4, 5)), r"SparseTensor.shape\[1\].size is -3"),
@@ -234,7 +234,7 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
     "data outside": (lambda: coo_message(data=(1 << 40, 48)), "SparseTensor.data"),
     "data before": (lambda: coo_message(data=(-8, 48)), "SparseTensor.data"),
     "COO without type": (lambda: coo_message(index={"kind": None}), "IndexCOO.indicesType"),
-    "COO of 12-bit integers": (lambda: coo_message(index={"kind": (INT, 12, True)}), "IndexCOO.indicesType"),
+    "COO of 12-bit integers": (lambda: coo_message(index={"kind": forge.int_(12)}), "IndexCOO.indicesType"),
     "COO buffer small": (lambda: coo_message(index={"indices": (0, 184)}), "IndexCOO.indicesBuffer"),
     "COO negative stride": (lambda: coo_message(index={"strides": (32, -8)}), "IndexCOO.indicesStrides"),
     "COO wide stride": (lambda: coo_message(index={"strides": (40, 8)}), "IndexCOO.indicesBuffer"),
@@ -286,7 +286,7 @@ def test_strides_that_share_bytes_and_buffers_that_share_bodies_are_limited():
     body = Body()
     count = 1000
     indices, data = body.add(bytes(8)), body.add(bytes(8 * count))
-    whole = message(body, coo(indices, INT64, (0, 0)), (1,) * 60, count, data)
+    whole = message(body, coo(indices, forge.INT64, (0, 0)), (1,) * 60, count, data)
     limits = ipc.Limits(overlap_bytes=1000)
     with pytest.raises(LimitError, match="overlap_bytes"):
         ipc.read_sparse_tensor(whole, limits=limits)
@@ -300,7 +300,7 @@ def test_strides_that_share_bytes_and_buffers_that_share_bodies_are_limited():
 
 def test_values_without_bytes_are_not_supported():
     body = Body()
-    whole = message(body, coo(body.add(bytes(8))), (1,), 1 << 60, (0, 0), (FIXED_SIZE_BINARY, 0))
+    whole = message(body, coo(body.add(bytes(8))), (1,), 1 << 60, (0, 0), Table("FixedSizeBinary"))
     with pytest.raises(UnsupportedError, match="0 bytes"):
         ipc.read_sparse_tensor(whole)
 
