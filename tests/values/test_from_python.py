@@ -8,6 +8,7 @@ import random
 import textwrap
 import zoneinfo
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -38,42 +39,31 @@ def tagged(array: ipc.Array) -> list[Any]:
 
     Made of our arrays: pyarrow's scalars forget the type code of a null in a sparse union.
     """
-    kind, valid = array.type, array.is_valid()
-    start, stop = array.offset, array.offset + len(array)
+    kind = array.type
     if isinstance(kind, Dictionary):
-        if array.dictionary is None or not any(valid):
-            return [None] * len(array)
-        values = tagged(array.dictionary)
-        width = f"{'i' if kind.index_type.signed else 'u'}{kind.index_type.bit_width // 8}"
-        indices = np.frombuffer(array.buffers()[1], width)[start:stop]
-        return [values[i] if ok else None for i, ok in zip(indices, valid, strict=True)]
+        values = [] if array.dictionary is None else tagged(array.dictionary)
+        return [None if i is None else values[i] for i in array.indices.to_pylist()]
     if not kind.children:
         return array.to_pylist(extensions=STORED_TIMES)
-    parts = list(map(tagged, array.children))
+    if isinstance(kind, (t.Union, t.Struct, t.RunEndEncoded)):
+        parts = [tagged(child) for child in array.children]
+    start, stop = array.offset, array.offset + len(array)
     if isinstance(kind, t.Union):
-        codes = bytes(array.buffers()[0])[start:stop]
-        at = range(len(array))
-        if kind.mode == "dense":
-            at = np.frombuffer(array.buffers()[1], "i4")[start:stop]
+        codes = array.buffers()[0][start:stop]
+        at = np.frombuffer(array.buffers()[1], "i4")[start:stop] if kind.mode == "dense" else range(len(array))
         return [(code, parts[kind.type_codes.index(code)][i]) for code, i in zip(codes, at, strict=True)]
     if isinstance(kind, t.Struct):
         names = [child.name for child in kind.fields]
-        rows = [list(zip(names, row, strict=True)) for row in zip(*parts, strict=True)] or [[]] * len(array)
-        return [row if ok else None for row, ok in zip(rows, valid, strict=True)]
+        return [
+            [(name, part[i]) for name, part in zip(names, parts, strict=True)] if ok else None
+            for i, ok in enumerate(array.is_valid())
+        ]
     if isinstance(kind, t.RunEndEncoded):
-        return [parts[1][int(np.searchsorted(parts[0], i, side="right"))] for i in range(start, stop)]
+        return [parts[1][np.searchsorted(parts[0], i, side="right")] for i in range(start, stop)]
+    elements = iter(tagged(array.flatten()))
     if isinstance(kind, t.Map):
-        parts = [[tuple(value for _, value in pair) for pair in parts[0]]]
-    if isinstance(kind, t.FixedSizeList):
-        begin = [i * kind.list_size for i in range(len(array))]
-        end = [i + kind.list_size for i in begin]
-    else:
-        width = "i8" if isinstance(kind, (t.LargeList, t.LargeListView)) else "i4"
-        stored = [np.frombuffer(buffer or b"", width) for buffer in array.buffers()[1:]]
-        view = isinstance(kind, (t.ListView, t.LargeListView))
-        begin = stored[0][start:stop]
-        end = begin + stored[1][start:stop] if view else stored[0][start + 1 : stop + 1]
-    return [parts[0][b:e] if ok else None for b, e, ok in zip(begin, end, valid, strict=True)]
+        elements = (tuple(value for _, value in pair) for pair in elements)
+    return [None if size is None else list(islice(elements, size)) for size in array.value_lengths()]
 
 
 def has_union(kind: t.DataType) -> bool:
