@@ -165,6 +165,7 @@ PLAIN = [
     ([Decimal("1.50"), None, Decimal("-2"), Decimal("0E+5")], pa.decimal128(8, 2)),
     ([[1, None], None, [], (2,)], pa.list_(pa.int8())),
     ([{"a": 1}, None, {}, {"b": "x", "a": None}], pa.struct([("a", pa.int8()), ("b", pa.string())])),
+    ([(1, "x"), None, (2, None)], pa.struct([("a", pa.int8()), ("b", pa.string())])),
     ([[("k", 1)], None, [], {"l": 2, "m": None}], pa.map_(pa.string(), pa.int8())),
 ]
 
@@ -287,7 +288,7 @@ def test_intervals_take_plain_tuples_and_lists():
 
 def test_structs_with_repeating_names_take_pairs_in_order():
     kind = t.struct([field("a", t.int8()), field("b", t.int8()), field("a", t.string())])
-    built = build_array([[("a", 1), ("a", "x")], None, [("b", 2)]], kind)
+    built = build_array([[("a", 1), ("a", "x")], None, (("b", 2),)], kind)
     assert built.to_pylist() == [[("a", 1), ("b", None), ("a", "x")], None, [("a", None), ("b", 2), ("a", None)]]
     for wrong in ([("a", 1), ("a", "x"), ("a", 3)], [("c", 1)]):
         with pytest.raises(UsageError, match="row 0: the struct has no field"):
@@ -616,6 +617,7 @@ WRONG = [
     (t.binary(), [np.array(["2020-01-01"], "M8[s]")], "row 0: expected bytes, found ndarray"),
     (t.struct([("a", t.int8())]), [{"a": 1}, {"b": 1}], "row 1: the struct has no field 'b'; its"),
     (t.struct([("a", t.int8())]), [5], "row 0: expected a dict, found int 5"),
+    (t.struct([("a", t.int8()), ("b", t.int8())]), [(1,)], "row 0: .*a tuple of a value for each field"),
     (t.struct([("a", t.list_(INNER))]), [{}, {"a": [{}, {"b": "x"}]}], r"'a\.item\.b', row 1"),
     (t.map_(t.string(), t.int8()), [[("k", 1)], {None: 2}], r"column 'entries\.key', row 1: is null"),
     (t.map_(t.string(), t.int8()), [[("k", 1)], [], {"l": 300}], r"'entries\.value', row 2: expected an int"),
