@@ -10,7 +10,6 @@ import os
 import pickle
 import socket
 import ssl
-import subprocess
 import sys
 import tarfile
 import threading
@@ -35,11 +34,7 @@ pl = optional("polars")
 BATCH = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "a"]})
 
 
-def stream_of(data: Any, kind: str = "stream", **options: Any) -> bytes:
-    return ipc_bytes([data], kind, **options)
-
-
-file_of = partial(stream_of, kind="file")
+stream_of, file_of = ipc_bytes, partial(ipc_bytes, kind="file")
 
 
 # -- metadata ------------------------------------------------------------------------------------------------
@@ -141,16 +136,6 @@ def test_writers_and_functions_take_frames_of_others() -> None:
     assert ipc.get_record_batch_size(frame) == ipc.get_record_batch_size(ipc.RecordBatch.from_arrow(frame))
     assert ipc.Table.from_arrow(frame).equals(frame)
     assert ipc.RecordBatch.from_arrow(frame)["x"].equals(frame["x"])
-
-
-def test_writers_take_rows() -> None:
-    rows = [{"a": 1, "b": "x", "c": [1]}, {"a": 2, "b": None}]
-    kinds = {"a": types.int8(), "b": types.utf8(), "c": types.list_(types.int64())}
-    typed = stream_of(tuple(rows), schema=ipc.Schema([types.field(*each) for each in kinds.items()]))
-    assert ipc.open(stream_of(rows)).read_all().to_pylist() == pa.Table.from_pylist(rows).to_pylist()
-    assert str(ipc.open(typed).schema["a"].type) == "int8"
-    # Dicts of columns are batches, as they are alone.
-    assert ipc.open(stream_of([{"a": [1, 2]}, {"a": [3]}])).read_all().to_pydict() == {"a": [1, 2, 3]}
 
 
 def test_metadata_of_any_size_is_written() -> None:
@@ -321,6 +306,8 @@ def test_one_call_writes_and_one_reads(tmp_path: Path) -> None:
         expected = ipc.read(path).take([0, 3])
         assert found == (expected if columns is None else expected.select(columns))
     assert ipc.read(path, filter=[("x", ">", 9)]).num_rows == 0
+    ipc.write(({"x": 1}, {}), sink := bytearray(), ipc.schema({"x": "int8"}))
+    assert ipc.read(sink) == pa.table({"x": pa.array([1, None], "int8")})
     with pytest.raises(KeyError):
         ipc.read(path, filter=[("z", ">", 9)])
 
@@ -458,16 +445,15 @@ def feed(sink: Any, data: bytes) -> None:
     threading.Thread(target=write, daemon=True).start()
 
 
-def through_a_pipe(data: bytes) -> Any:
+def through_a_pipe(data: bytes, buffering: int = 0) -> Any:
     reading, writing = os.pipe()
     feed(os.fdopen(writing, "wb"), data)
-    return os.fdopen(reading, "rb", buffering=0)
+    return os.fdopen(reading, "rb", buffering)
 
 
-@pytest.mark.parametrize("rows", [3, 300_000])
 @pytest.mark.parametrize("limit", [None, 1000])
-def test_open_reads_whatever_comes_through_a_pipe(rows: int, limit: int | None) -> None:
-    batch = pa.record_batch({"x": np.arange(rows)})
+def test_open_reads_whatever_comes_through_a_pipe(limit: int | None) -> None:
+    batch = pa.record_batch({"x": np.arange(300_000)})
     limits = None if limit is None else ipc.Limits(spool_bytes=limit)
     for data in (stream_of(batch), file_of(batch)):
         with through_a_pipe(data) as pipe, ipc.open(pipe, limits=limits) as reader:
@@ -483,7 +469,7 @@ def test_the_end_of_a_stream_in_a_pipe_is_left_for_others() -> None:
         assert pipe.read() == b"more"
 
 
-def test_pipes_by_path_and_of_processes(tmp_path: Path) -> None:
+def test_pipes_are_read_by_their_path(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     for data in (stream_of(BATCH), file_of(BATCH)):
@@ -492,9 +478,6 @@ def test_pipes_by_path_and_of_processes(tmp_path: Path) -> None:
         with ipc.open(fifo) as reader:
             assert reader.read_all().num_rows == 3
         feeding.join()
-        code = "import sys, arrowipc; print(arrowipc.open(sys.stdin.buffer).read_all().num_rows)"
-        done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True)
-        assert done.stdout.split() == [b"3"]
 
 
 def test_what_is_no_file_is_not_spooled() -> None:
@@ -572,6 +555,7 @@ def member_of_zip(data: bytes) -> Any:
 
 FROM_ELSEWHERE = {
     "pipe": through_a_pipe,
+    "buffered pipe": lambda data: through_a_pipe(data, -1),  # as standard input is
     "socket": through_a_socket,
     "socket with TLS": through_tls,
     "tar": lambda data: member_of_tar(data, "r"),
