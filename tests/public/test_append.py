@@ -230,25 +230,6 @@ def test_an_exception_leaves_the_file_as_it_was(path):
     assert os.listdir(path.parent) == [path.name]
 
 
-@pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize("durable", [False, True])
-def test_of_two_appenders_the_one_that_closes_last_keeps_its_rows_in_a_file_beside(path, begun, durable):
-    if begun:
-        append(path, arrays.batch_of(0))
-    before = len(os.listdir("/proc/self/fd"))
-    first, second = (ipc.new_file(path, append=True, durable=durable) for _ in range(2))
-    first.write(arrays.batch_of(1))
-    second.write(arrays.batch_of(2))
-    first.close()
-    with pytest.raises(OSError, match=rf"replaced, changed or removed.*{path.name}") as error:
-        second.close()
-    assert column_of(path) == [0, 1][not begun :]
-    assert column_of(kept_by(error.value)) == [0, 2][not begun :]
-    assert sorted(os.listdir(path.parent)) == sorted([kept_by(error.value).name, path.name])
-    assert len(os.listdir("/proc/self/fd")) == before
-    assert ipc.open_dataset(path.parent).files == [str(path)]  # what is kept is hidden
-
-
 #: What somebody else may do to a file meanwhile.
 CHANGES: dict[str, Callable[[Path], object]] = {
     "replaced by us": lambda path: append(path, arrays.batch_of(9)),
