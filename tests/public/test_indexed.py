@@ -44,6 +44,7 @@ def test_open_file_reads_a_stream_too(tmp_path):
             with ipc.open_file(source) as reader:
                 assert isinstance(reader, ipc.IndexedStreamReader)
                 assert reader[-1].to_pydict() == {"x": [12, 13, 14]}
+    assert type(ipc.open(ipc_bytes({"x": [1]}, "file"), index=True)) is ipc.RecordBatchFileReader
 
 
 @pytest.mark.parametrize(
@@ -103,11 +104,6 @@ def test_a_stream_that_can_be_read_only_once_says_so():
     with pytest.raises(UsageError, match="begins at byte 6 of the file object"):
         reader.count_rows()
     assert reader.read_all().num_rows == 9
-
-
-def test_a_file_is_opened_as_a_file():
-    sink = ipc_bytes({"x": [1]}, "file")
-    assert type(ipc.open(sink, index=True)) is ipc.RecordBatchFileReader
 
 
 def test_messages_of_every_length_are_found_from_a_file_object(tmp_path):

@@ -1,7 +1,6 @@
 """Arrays as NumPy arrays: views where the buffers are one, the same values everywhere else."""
 
 import datetime as dt
-import gc
 import itertools
 import re
 from decimal import Decimal
@@ -11,9 +10,10 @@ import pyarrow as pa
 import pytest
 from helpers.arrays import CASES, FORMS, ipc_bytes, pyarrow_bytes, read_array, read_batch
 from helpers.forge import bits, i32, i64
+from helpers.memory import counts, more_than
 
 import arrowipc as ipc
-from arrowipc import UsageError, _core
+from arrowipc import UsageError
 
 NUMBERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
@@ -60,20 +60,17 @@ def test_views(name):
 
 
 def test_views_share_the_memory_and_keep_it():
-    gc.collect()
-    before = _core.live_objects()
+    before = counts()
     found = read_batch(pa.record_batch({"x": list(range(1000))}))
     values = found.column(0)[10:].to_numpy()
     assert np.shares_memory(values, np.frombuffer(found.column(0).buffers()[1], np.uint8))
     del found
-    gc.collect()
     assert values.sum() == sum(range(10, 1000))
-    assert _core.live_objects() != before
+    assert more_than(before)
     with pytest.raises(ValueError, match="read-only"):
         values[0] = 1
     del values
-    gc.collect()
-    assert _core.live_objects() == before
+    assert not more_than(before)
 
 
 def test_fixed_size_lists_are_matrices():
