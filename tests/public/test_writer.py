@@ -107,7 +107,7 @@ def test_broken_contents_are_found_before_anything_is_written():
     good, sink = batch_of("a", name="t", kind=pa.string()), bytearray()
     with ipc.new_stream(sink, good.schema) as writer:
         size = len(sink)
-        with pytest.raises(FormatError, match="t"):
+        with pytest.raises(FormatError, match="column 't'"):
             writer.write(bad)
         assert len(sink) == size
         writer.write(good)
