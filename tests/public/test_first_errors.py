@@ -6,7 +6,6 @@ import mmap
 import os
 import pickle
 import re
-import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from multiprocessing.shared_memory import SharedMemory
@@ -26,13 +25,6 @@ OPENERS = (ipc.open, ipc.open_file, ipc.open_stream)
 TABLE = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 
 
-def packed(data: bytes) -> bytes:
-    sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr("x.arrow", data)
-    return sink.getvalue()
-
-
 def parquet() -> bytes:
     sink = io.BytesIO()
     pyarrow.parquet.write_table(TABLE, sink)
@@ -44,7 +36,7 @@ STRANGERS = {
     "CSV": (b'"id","name"\n1,"a"\n', "this is text (CSV?), not Arrow IPC: it begins with '\"id"),
     "JSON": (b'{"id": 1}\n', "this is JSON, not Arrow IPC"),
     "gzip": (gzip.compress(b"ARROW1"), "gzip.open(path)"),
-    "zip": (packed(b"ARROW1"), "zipfile.ZipFile(path).open(name)"),
+    "zip": (b"PK\x03\x04" + bytes(50), "zipfile.ZipFile(path).open(name)"),
     "zstd": (b"\x28\xb5\x2f\xfd" + bytes(50), "zstandard.open(path)"),
     "LZ4": (b"\x04\x22\x4d\x18" + bytes(50), "lz4.frame.open(path)"),
     "error page": (b"<!DOCTYPE html>\n<title>404</title>", "as a server sends for an error"),

@@ -528,11 +528,6 @@ def through_tls(data: bytes) -> ssl.SSLSocket:
     return secured(right, ssl.PROTOCOL_TLS_CLIENT)
 
 
-def unseekable(data: bytes) -> Any:
-    """What `sys.stdin.buffer` may be."""
-    return drive.ShortReads(data, itertools.repeat(1 << 20))
-
-
 def member_of_tar(data: bytes, mode: str) -> Any:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -541,7 +536,8 @@ def member_of_tar(data: bytes, mode: str) -> Any:
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     archive.seek(0)
-    opened = tarfile.open(fileobj=unseekable(archive.getvalue()) if mode == "r|" else archive, mode=mode)  # noqa: SIM115
+    source = drive.ShortReads(archive.getvalue()) if mode == "r|" else archive  # which cannot seek, or can
+    opened = tarfile.open(fileobj=source, mode=mode)  # noqa: SIM115
     opened.next()
     return opened.extractfile(opened.next())  # type: ignore[arg-type]
 

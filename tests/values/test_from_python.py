@@ -448,25 +448,23 @@ def test_a_batch_has_the_columns_of_its_schema():
 
 def test_names_and_lengths_must_match():
     target = schema([("a", t.int8()), ("b", t.int8())])
-    for mapping, words in (
-        ({"a": []}, "missing columns: 'b'"),
-        ({"a": [], "b": [], "c": []}, "columns that the schema does not have: 'c'"),
-        ({"a": [], "B": []}, "missing columns: 'b'; columns that the schema does not have: 'B'"),
-        ({"a": [1, 2], "b": [1]}, "'a' has 2 rows, 'b' has 1"),
-        ({"a": [1, 2], "b": np.arange(3)}, "'a' has 2 rows, 'b' has 3"),
-        ({"a": "xy", "b": []}, "column 'a': expected a sequence of values, found str 'xy'"),
-        ([("a", [])], "expected a mapping"),
+    twice, big_endian = schema([("a", t.int8()), ("a", t.int8())]), target.__replace__(endianness="big")
+    for mapping, kinds, words in (
+        ({"a": []}, target, "missing columns: 'b'"),
+        ({"a": [], "b": [], "c": []}, target, "columns that the schema does not have: 'c'"),
+        ({"a": [], "B": []}, target, "missing columns: 'b'; columns that the schema does not have: 'B'"),
+        ({"a": [1, 2], "b": [1]}, target, "'a' has 2 rows, 'b' has 1"),
+        ({"a": [1, 2], "b": np.arange(3)}, target, "'a' has 2 rows, 'b' has 3"),
+        ({"a": "xy", "b": []}, target, "column 'a': expected a sequence of values, found str 'xy'"),
+        ([("a", [])], target, "expected a mapping"),
+        ({"a": []}, twice, "names repeat: 'a'"),
+        ({"a": [], "b": []}, big_endian, "little-endian"),
+        ({}, 5, "schema: expected a Schema, or an object with __arrow_c_schema__, found int"),
     ):
         with pytest.raises(UsageError, match=words):
-            build_batch(mapping, target)
-    with pytest.raises(UsageError, match="names repeat: 'a'"):
-        build_batch({"a": []}, schema([("a", t.int8()), ("a", t.int8())]))
-    with pytest.raises(UsageError, match="schema: expected a Schema, or an object with __arrow_c_schema__, found int"):
-        build_batch({}, 5)
+            build_batch(mapping, kinds)
     with pytest.raises(UsageError, match="expected a DataType or its name, found int 8"):
         build_array([], 8)
-    with pytest.raises(UsageError, match="little-endian"):
-        build_batch({"a": [], "b": []}, target.__replace__(endianness="big"))
 
 
 @pytest.mark.parametrize("name", CASES)
