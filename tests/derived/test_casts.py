@@ -120,6 +120,8 @@ def test_numbers_are_cast_where_all_of_them_fit(source):
         for number in set(held) - set(fitting):
             with pytest.raises(ipc.UsageError, match="row 2: expected"):
                 ipc.array([0, None, number], source).cast(target)
+            with pytest.raises(ipc.UsageError, match=r"cannot become .* without loss|row 1: \d+ is an integer that"):
+                ipc.array(np.array([0, number], source), target)
 
 
 #: Texts at the edges of what is a number, for each kind of target.
