@@ -180,7 +180,7 @@ def test_what_batches_and_tables_share(rows):
     assert [each in rows for each in ("x", "y", 0)] == [True, False, False]
     schema = pa.schema({"x": pa.int8()})
     assert rows.cast(schema) == theirs.cast(schema)
-    with pytest.raises(ipc.UsageError, match="with the names"):
+    with pytest.raises(ipc.UsageError, match=r"expected a schema with the names \['x'\], found \['y'\]"):
         rows.cast(pa.schema({"y": pa.int8()}))
     assert type(rows).from_pydict({"x": [1]}, metadata={"k": "v"}).schema.metadata == {b"k": b"v"}
     assert type(rows).from_pylist([{"x": 1}], metadata={"k": "v"}).schema.metadata == {b"k": b"v"}
@@ -379,8 +379,6 @@ def test_casts_keep_values():
         ipc.array([300]).cast("int8", safe=False)
     rows = ipc.table({"x": [1], "y": [2]}, metadata={"k": "v"})
     assert rows.cast({"y": "int8"}).schema == ipc.schema({"x": "int64", "y": "int8"}, metadata={"k": "v"})
-    with pytest.raises(ipc.UsageError, match=r"expected a schema with the names \['x', 'y'\], found \['z'\]"):
-        rows.cast({"z": "int8"})
 
 
 def test_tables_are_put_one_behind_the_other():

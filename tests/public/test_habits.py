@@ -216,10 +216,8 @@ SAME: list[Any] = [
     # What becomes null need not fit the type.
     lambda m: m.array(np.array([1.0, math.nan]), m.int8(), from_pandas=True),
     lambda m: m.array(np.array([math.nan, math.nan]), m.string(), from_pandas=True),
-    *[
-        lambda m, values=values: m.array(values, from_pandas=True)
-        for values in ([[1.0, math.nan], math.nan, []], [{"a": math.nan, "b": [pd.NaT, pd.Timestamp(0)]}])
-    ],
+    lambda m: m.array([[1.0, math.nan], math.nan, []], from_pandas=True),
+    lambda m: m.array([{"a": math.nan, "b": [pd.NaT, pd.Timestamp(0)]}], from_pandas=True),
     lambda m: m.array([(1.0, math.nan), np.array([math.nan, 2.0])], from_pandas=True),
     lambda m: m.array([1, 2, 3]).take(m.array([0, None])),
     lambda m: m.array(np.array([300, 1, 300, 2]), m.int8(), mask=np.array([True, False, True, False])),
