@@ -183,6 +183,12 @@ def test_times_are_cast_where_all_of_them_are_whole_and_fit(small, large, times)
             ipc.array([most + 1], "int64").cast(make(large)).cast(make(small))
 
 
+def test_moments_of_whole_days_become_dates():
+    days = pa.array([86_400, None, -86_400], pa.timestamp("s"))
+    for kind in (pa.date32(), pa.date64()):
+        assert ipc.array(days).cast(kind).to_arrow() == days.cast(kind)
+
+
 @pytest.mark.parametrize(
     ("source", "target"), [("double", "int32"), (pa.timestamp("ns"), pa.timestamp("us"))], ids=["numbers", "times"]
 )
