@@ -149,6 +149,7 @@ MISTAKES: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ipc.UsageError, "open(path, 'rb')", lambda: ipc.open(io.StringIO("x"))),
     (ipc.UsageError, "read inside its with block", lambda: closed_reader()[0]),
     (KeyError, "no column 'prize'", lambda: ipc.new_file("y.arrow", ROWS.schema, statistics=["prize"])),
+    (KeyError, "2 columns are called 'id'", lambda: ROWS.select(["id", "id"]).filter([("id", ">", 1)])),
     (ipc.UsageError, "frame must be a DataFrame", lambda: ipc.Schema.from_pandas(ROWS[0])),
     (ipc.UsageError, "values of string are not all int64: ", lambda: ipc.array(["a"]).to_numpy(dtype=int)),
     (ipc.UsageError, "row 0: expected bytes, found Array", lambda: ipc.array([ipc.array([1, None])], "binary")),
