@@ -2,10 +2,12 @@
 
 import itertools
 import math
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from helpers.arrays import CASES
 
 import arrowipc as ipc
 
@@ -107,26 +109,20 @@ def test_rows_are_filtered_by_expressions_of_other_libraries():
             OURS.filter(expression)
 
 
-ARRAYS = [
-    pa.array([1, None, 3], pa.int8()),
-    pa.array(["a", None, "ccc"]),
-    pa.array(["a", None, "c" * 20], pa.string_view()),
-    pa.array([[1], None, [2, 3]]),
-    pa.array([{"a": 1, "b": "x" * 20}, None, {"a": 2, "b": None}], pa.struct({"a": pa.int8(), "b": pa.string_view()})),
-    pa.array([[{"q": ["a"]}], None, []]),
-]
+OF_VIEWS = pa.array([{"v": "x" * 20}, None, {"v": "y"}], pa.struct({"v": pa.string_view()}))
+ARRAYS = {name: array for name, array in CASES.items() if not name.startswith("dictionary")} | {"views": OF_VIEWS}
 
 
-@pytest.mark.parametrize("theirs", ARRAYS, ids=lambda array: str(array.type))
+@pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("offset", [0, 1])
-def test_arrays_are_made_of_buffers(theirs, offset):
+def test_arrays_are_made_of_buffers(name, offset):
+    theirs = ARRAYS[name]
     whole = ipc.array(theirs)
     some = theirs[offset:]
-    children = [ipc.concat_batches([ipc.record_batch([each], ["x"])] * 1).column(0) for each in whole.children]
     for null_count in (-1, some.null_count):
-        made = ipc.Array.from_buffers(theirs.type, len(some), whole.buffers(), null_count, offset, children)
+        made = ipc.Array.from_buffers(theirs.type, len(some), whole.buffers(), null_count, offset, whole.children)
         assert made.type == theirs.type
         assert made == some
         made.validate(full=True)
-    with pytest.raises((ipc.UsageError, ipc.FormatError)):
-        ipc.Array.from_buffers(theirs.type, 1000, whole.buffers(), children=children)
+    with pytest.raises(ipc.FormatError, match="need") if whole.buffers() else nullcontext():
+        ipc.Array.from_buffers(theirs.type, 1000, whole.buffers(), children=whole.children)

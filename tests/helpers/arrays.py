@@ -108,6 +108,20 @@ def batch_of(*values: Any, name: str = "x", kind: pa.DataType | None = None) -> 
     return read_batch(pa.record_batch({name: pa.array(values, kind or pa.int64())}))
 
 
+def mixed_batch(start: int, count: int) -> ipc.RecordBatch:
+    """Rows start, start + 1, ...: numbers and nulls, texts, views, lists, a dictionary that stays as it is."""
+    rows = range(start, start + count)
+    columns = {
+        "x": [None if i % 7 == 3 else i for i in rows],
+        "t": ["é" * (i % 40) for i in rows],
+        "v": pa.array([str(i) * (i % 9) for i in rows], pa.string_view()),
+        "l": pa.array([[i % 9] * (i % 5) for i in rows], pa.list_(pa.int16())),
+        "d": pa.DictionaryArray.from_arrays(pa.array([i % 3 for i in rows], pa.int8()), ["a", "b", "c"]),
+        "b": [i % 3 == 0 for i in rows],
+    }
+    return read_batch(pa.record_batch(columns))
+
+
 def batch_of_columns(*columns: pa.Array) -> ipc.RecordBatch:
     """A batch of the columns c0, c1, ..."""
     return read_batch(pa.record_batch(list(columns), names=[f"c{i}" for i in range(len(columns))]))

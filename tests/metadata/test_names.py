@@ -29,10 +29,10 @@ def test_names_that_repeat_or_hold_dots_mean_what_they_meant() -> None:
 
     for name, places in (("a", [0, 1, 7]), ("a.x", [0, 1, 7]), ("s.x", [0, 1]), ("s.x.y", [0, 1])):
         first = {"a.x": "a", "s.x": "x", "s.x.y": "x"}.get(name, name)
-        with pytest.raises(UsageError, match=re.escape(f"columns: {first!r} names the columns {places};")):
+        with pytest.raises(ipc.NotFoundError, match=re.escape(f"columns: {first!r} names the columns {places};")):
             chosen(name)
     for name in ("b", "s.y", "t.a.x", "m.key", "m.entries", "t.a.b.c.d"):
-        with pytest.raises(UsageError, match=re.escape(f"columns: no column {name!r}; the schema has 'a', 'a'")):
+        with pytest.raises(ipc.NotFoundError, match=re.escape(f"columns: no column {name!r}; the schema has 'a', 'a'")):
             chosen(name)
     assert chosen("t.a") == "t.a: int8"  # the column comes before the part of one
     assert chosen("t.a.b") == "t: struct<a.b: int8>"

@@ -17,10 +17,10 @@ from arrowipc.errors import UsageError
 from arrowipc.schemas import schema_message
 
 
-def read_tables(metadata: bytes, root: str = "Message") -> dict[str, Any]:
-    """The tables of a flatbuffer, after what holds for all of them."""
+def read_tables(metadata: bytes) -> dict[str, Any]:
+    """The tables of a message, after what holds for all of them."""
     reader = FlatReader(metadata)
-    tables = reader.root(root)
+    tables = reader.root("Message")
     assert not [word for word in reader.words if word[0] % word[1]], "(place, width) out of alignment"
     vtables = {metadata[at : at + int.from_bytes(metadata[at : at + 2], "little")] for at in reader.vtables}
     assert len(vtables) == len(reader.vtables), "equal vtables are shared"

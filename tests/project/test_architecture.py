@@ -1,7 +1,5 @@
 """The table of packages in docs/architecture.md is true: imports point down, and no folder is too full."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

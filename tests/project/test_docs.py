@@ -14,11 +14,11 @@ import arrowipc.dissociated
 from arrowipc.dissociated.protocol import Reason
 
 
-def with_blocks(language: str, spark: bool = False) -> list[Path]:
+def with_blocks(language: str) -> list[Path]:
     return [
         page
         for page in pages.PAGES
-        if any(("spark" in b.words) == spark and b.skip is None for b in pages.blocks(page, language))
+        if any("spark" not in block.words and block.skip is None for block in pages.blocks(page, language))
     ]
 
 

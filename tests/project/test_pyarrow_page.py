@@ -5,6 +5,7 @@ import contextlib
 import io
 import pickle
 import re
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,12 +44,10 @@ def fixture(folder: Path, ours: bool) -> dict[str, Any]:
     """What the page says its names mean."""
     batch = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "a"]}, metadata={"k": "v"})
     stream, file, tensor = pa.BufferOutputStream(), pa.BufferOutputStream(), pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, batch.schema) as writer:
-        writer.write_batch(batch, custom_metadata={"n": "1"})
-        writer.write_batch(batch.slice(1))
-    with pa.ipc.new_file(file, batch.schema, metadata={"made by": "hand"}) as writer:
-        writer.write_batch(batch, custom_metadata={"n": "1"})
-        writer.write_batch(batch.slice(1))
+    for begin in (partial(pa.ipc.new_stream, stream), partial(pa.ipc.new_file, file, metadata={"made by": "hand"})):
+        with begin(schema=batch.schema) as writer:
+            writer.write_batch(batch, custom_metadata={"n": "1"})
+            writer.write_batch(batch.slice(1))
     pa.ipc.write_tensor(pa.Tensor.from_numpy(np.arange(6).reshape(2, 3)), tensor)
     path = folder / "x.arrow"
     path.write_bytes(file.getvalue())

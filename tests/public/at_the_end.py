@@ -12,8 +12,6 @@ from helpers import calls
 import arrowipc as ipc
 
 Call = tuple[Any, str, list[Any]]
-#: What ends an object.
-ENDS = ("close",)
 
 
 def prepared() -> Iterator[Call]:
@@ -22,7 +20,7 @@ def prepared() -> Iterator[Call]:
         thing = make()
         for name in sorted(dir(thing)):
             known = name in ("__repr__", "__reduce_ex__") or name.startswith("__arrow_c_")
-            if (name.startswith("_") and not known) or name in (*ENDS, *calls.NOT_CALLED):
+            if (name.startswith("_") and not known) or name in ("close", *calls.NOT_CALLED):
                 continue
             needed = filter(calls.is_needed, calls.parameters(getattr(thing, name, None)))
             fitting = [calls.fitting(name, each.name, type(thing).__name__) for each in needed]

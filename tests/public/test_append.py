@@ -15,26 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import arrays, forge
-from helpers.arrays import column_of, ipc_bytes, read
+from helpers.arrays import batch_of, column_of, ipc_bytes, mixed_batch, read
 from helpers.processes import start
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.encode import atomic_file
-
-WORDS = pa.array(["a", "b", "c"])
-
-
-def batch_of(start: int, count: int = 5) -> ipc.RecordBatch:
-    """Rows start..start+count, with text, nulls, lists and a dictionary that is always the same."""
-    rows = range(start, start + count)
-    columns = {
-        "x": [None if i % 5 == 3 else i for i in rows],
-        "t": pa.array([str(i) * (i % 4) for i in rows], pa.string_view()),
-        "l": pa.array([[i] * (i % 3) for i in rows], pa.list_(pa.int16())),
-        "d": pa.DictionaryArray.from_arrays(pa.array([i % 3 for i in rows], pa.int8()), WORDS),
-    }
-    return arrays.read_batch(pa.record_batch(columns))
 
 
 def append(path: Path, *batches: Any, kind: str = "file", **options: Any) -> None:
@@ -67,7 +53,7 @@ def path(tmp_path: Path) -> Path:
     [{}, {"compression": "zstd"}, {"alignment": 64}, {"metadata_version": "V4"}, {"legacy": True}, {"checksum": True}],
 )
 def test_rounds_of_appending_are_equal_to_writing_at_once(path, options, kind):
-    batches = [batch_of(i) for i in range(0, 35, 5)]
+    batches = [mixed_batch(i, 5) for i in range(0, 35, 5)]
     if kind == "stream":  # whose dictionaries may grow
         batches = [arrays.read_batch(words(*"abc"[: 1 + i % 3])) for i in range(6)]
         options = {**options, "dictionary_deltas": True}
@@ -81,12 +67,12 @@ def test_rounds_of_appending_are_equal_to_writing_at_once(path, options, kind):
 
 
 def test_what_is_appended_may_be_stored_in_other_ways(path):
-    append(path, batch_of(0))
+    append(path, mixed_batch(0, 5))
     ways = [{"compression": "lz4"}, {"alignment": 64}, {"legacy": True}, {"compression": {"t": "zstd", "*": None}}]
     for i, options in enumerate(ways):
-        append(path, batch_of(5 * i + 5), **options)
+        append(path, mixed_batch(5 * i + 5, 5), **options)
     found = read(path, validate="strict")
-    assert all(batch.equals(batch_of(5 * i)) for i, batch in enumerate(found))
+    assert all(batch.equals(mixed_batch(5 * i, 5)) for i, batch in enumerate(found))
     assert len(found) == 5
     for i, (offset, head, body) in enumerate(ipc.open_file(path).blocks):
         assert (offset + head) % (64 if i == 2 else 8) == body % 8 == 0
@@ -94,18 +80,18 @@ def test_what_is_appended_may_be_stored_in_other_ways(path):
 
 
 def test_a_v4_file_stays_one(path):
-    append(path, arrays.batch_of(1), metadata_version="V4")
-    append(path, arrays.batch_of(2))
+    append(path, batch_of(1), metadata_version="V4")
+    append(path, batch_of(2))
     data = path.read_bytes()
     for offset, head, body in ipc.open_file(path).blocks:
         assert forge.read(data[offset : offset + head + body], "version") == 3
 
 
 def test_metadata_is_kept_or_replaced(path):
-    append(path, arrays.batch_of(1), metadata={"k": "1"})
-    append(path, arrays.batch_of(2))
+    append(path, batch_of(1), metadata={"k": "1"})
+    append(path, batch_of(2))
     assert ipc.open_file(path).metadata.pairs == ((b"k", b"1"),)
-    append(path, arrays.batch_of(3), metadata={"k": "2"})
+    append(path, batch_of(3), metadata={"k": "2"})
     assert ipc.open_file(path).metadata.pairs == ((b"k", b"2"),)
     with ipc.new_file(path, append=True) as writer:
         assert writer.metadata.pairs == ((b"k", b"2"),)
@@ -120,10 +106,10 @@ def test_metadata_is_kept_or_replaced(path):
 NUMBERS = forge.schema(forge.field("x", forge.INT64))
 SEVEN = forge.batch(1, [(1, 0)], [b"", forge.i64(7)])
 BIG_ENDIAN = forge.schema(forge.field("x", forge.INT64), endianness=1)
-ONE = arrays.batch_of(1)
-INT32 = arrays.batch_of(1, kind=pa.int32())
+ONE = batch_of(1)
+INT32 = batch_of(1, kind=pa.int32())
 FILE, V4_FILE, STREAM = ipc_bytes(ONE, "file"), ipc_bytes(ONE, "file", metadata_version="V4"), ipc_bytes(ONE)
-ROWS = ipc_bytes([batch_of(0), batch_of(5)], "file")
+ROWS = ipc_bytes([mixed_batch(0, 5), mixed_batch(5, 5)], "file")
 ENCODED = ipc_bytes(words("a", "b"), "file")
 #: A message of more bytes than there are, with a whole one behind it.
 CLAIM = forge.message(SEVEN)[:-8].replace(forge.i64(8), forge.i64(1 << 20), 1) + forge.message(SEVEN)
@@ -134,7 +120,7 @@ OTHER_TYPE = "column 'x' is int32 in the batch and int64 in the writer's schema"
 REFUSED_FILES: list[tuple[bytes, Any, dict[str, Any], type[Exception], str]] = [
     (FILE, INT32, {}, UsageError, OTHER_TYPE),
     (FILE, ONE, {"schema": INT32.schema}, UsageError, OTHER_TYPE),
-    (FILE, ONE, {"schema": batch_of(0).schema}, UsageError, "4 columns, the writer's schema 1"),
+    (FILE, ONE, {"schema": mixed_batch(0, 5).schema}, UsageError, "6 columns, the writer's schema 1"),
     (V4_FILE, ONE, {"metadata_version": "V5"}, UsageError, V4_STAYS),
     (ENCODED, words("c"), {}, UsageError, "a file cannot replace a dictionary"),
     (ENCODED, words("a"), {"unify_dictionaries": True}, UsageError, "written already"),
@@ -190,7 +176,7 @@ def test_what_cannot_go_on_is_refused_and_stays(path, kind, data, batch, options
 @pytest.mark.parametrize("eos", [b"", forge.EOS])
 def test_files_without_batches_and_framed_schema_go_on(path, first, eos):
     path.write_bytes(forge.file(NUMBERS, first=first, eos=eos))
-    append(path, arrays.batch_of(1, 2))
+    append(path, batch_of(1, 2))
     assert ipc.open_file(path).read_all().to_pydict() == {"x": [1, 2]}
     report = ipc.validate(path, level="strict")
     assert report.ok, str(report)
@@ -199,9 +185,9 @@ def test_files_without_batches_and_framed_schema_go_on(path, first, eos):
 def test_what_is_no_path_of_a_file_is_refused(path):
     os.mkfifo(path)
     with pytest.raises(UsageError, match="not a regular file"):
-        append(path, arrays.batch_of(1))
+        append(path, batch_of(1))
     with pytest.raises(IsADirectoryError):
-        append(path.parent, arrays.batch_of(1))
+        append(path.parent, batch_of(1))
     for begin in (ipc.new_file, ipc.new_stream):
         for sink, found in ((bytearray(), "bytearray"), ("memory://x", "a URL"), (io.StringIO(), "StringIO")):
             with pytest.raises(UsageError, match=f"append: expected the path of a file.*found {found}"):
@@ -210,8 +196,8 @@ def test_what_is_no_path_of_a_file_is_refused(path):
 
 def test_a_dangling_link_becomes_a_file(path):
     path.symlink_to("there")
-    append(path, arrays.batch_of(1))
-    append(path, arrays.batch_of(2))
+    append(path, batch_of(1))
+    append(path, batch_of(2))
     assert path.is_symlink()
     assert ipc.open_file(path.parent / "there").read_all().to_pydict() == {"x": [1, 2]}
 
@@ -220,38 +206,19 @@ def test_a_dangling_link_becomes_a_file(path):
 
 
 def test_an_exception_leaves_the_file_as_it_was(path):
-    append(path, arrays.batch_of(1))
+    append(path, batch_of(1))
     before = path.read_bytes()
     with pytest.raises(ZeroDivisionError), ipc.new_file(path, append=True) as writer:  # noqa: PT012
-        writer.write(arrays.batch_of(2))
+        writer.write(batch_of(2))
         assert path.read_bytes() == before
         raise ZeroDivisionError
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
 
 
-@pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize("durable", [False, True])
-def test_of_two_appenders_the_one_that_closes_last_keeps_its_rows_in_a_file_beside(path, begun, durable):
-    if begun:
-        append(path, arrays.batch_of(0))
-    before = len(os.listdir("/proc/self/fd"))
-    first, second = (ipc.new_file(path, append=True, durable=durable) for _ in range(2))
-    first.write(arrays.batch_of(1))
-    second.write(arrays.batch_of(2))
-    first.close()
-    with pytest.raises(OSError, match=rf"replaced, changed or removed.*{path.name}") as error:
-        second.close()
-    assert column_of(path) == [0, 1][not begun :]
-    assert column_of(kept_by(error.value)) == [0, 2][not begun :]
-    assert sorted(os.listdir(path.parent)) == sorted([kept_by(error.value).name, path.name])
-    assert len(os.listdir("/proc/self/fd")) == before
-    assert ipc.open_dataset(path.parent).files == [str(path)]  # what is kept is hidden
-
-
 #: What somebody else may do to a file meanwhile.
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "replaced by us": lambda path: append(path, arrays.batch_of(9)),
+    "replaced by us": lambda path: append(path, batch_of(9)),
     "renamed over": lambda path: path.with_name("other").replace(path),
     "written in place": lambda path: path.write_bytes(path.read_bytes()[:-1] + b"2"),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"more"),
@@ -262,27 +229,27 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_file_that_somebody_changed_meanwhile_is_not_overwritten(path, change):
-    append(path, arrays.batch_of(0))
+    append(path, batch_of(0))
     path.with_name("other").write_bytes(path.read_bytes())
     os.utime(path, (1, 1))  # else a change in the same instant, of the same size, could have the same time
     writer = ipc.new_file(path, append=True)
-    writer.write(arrays.batch_of(1))
+    writer.write(batch_of(1))
     CHANGES[change](path)
     found = path.read_bytes() if path.exists() else None
     with pytest.raises(OSError, match="it stays as it is") as error:
         writer.close()
     assert (path.read_bytes() if path.exists() else None) == found
     assert column_of(kept_by(error.value)) == [0, 1]
-    append(path.with_name("new"), arrays.batch_of(5))  # and the folder is not locked
+    append(path.with_name("new"), batch_of(5))  # and the folder is not locked
 
 
 def test_reading_a_file_and_linking_to_it_is_no_change(path):
-    append(path, arrays.batch_of(0))
+    append(path, batch_of(0))
     writer = ipc.new_file(path, append=True)
     os.link(path, path.with_name("backup"))
     assert column_of(path) == [0]
     path.chmod(0o600)
-    writer.write(arrays.batch_of(1))
+    writer.write(batch_of(1))
     writer.close()
     assert column_of(path) == [0, 1]
 
@@ -316,11 +283,11 @@ def test_processes_that_append_to_one_file_lose_no_row(path):
 
 
 def test_who_locks_the_folder_delays_an_appender_and_takes_no_rows(path, monkeypatch):
-    append(path, arrays.batch_of(0))
+    append(path, batch_of(0))
     folder = os.open(path.parent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     writer = ipc.new_file(path, append=True)
-    writer.write(arrays.batch_of(1))
+    writer.write(batch_of(1))
     timer = threading.Timer(0.05, fcntl.flock, (folder, fcntl.LOCK_UN))
     timer.start()
     writer.close()
@@ -329,7 +296,7 @@ def test_who_locks_the_folder_delays_an_appender_and_takes_no_rows(path, monkeyp
     monkeypatch.setattr(atomic_file, "LONGEST_TURN", 0.02)
     fcntl.flock(folder, fcntl.LOCK_EX)
     writer = ipc.new_file(path, append=True)
-    writer.write(arrays.batch_of(2))
+    writer.write(batch_of(2))
     with pytest.raises(OSError, match="locked the folder") as error:
         writer.close()
     os.close(folder)
@@ -411,19 +378,19 @@ def test_a_dictionary_with_a_value_twice_is_not_merged(path, begin):
 
 def test_a_block_that_is_left_by_an_exception_writes_no_end_marker(path):
     with pytest.raises(ZeroDivisionError), ipc.new_stream(path, append=True) as writer:  # noqa: PT012
-        writer.write(arrays.batch_of(1))
+        writer.write(batch_of(1))
         raise ZeroDivisionError
     assert path.read_bytes()[-8:] != forge.EOS
-    extend(path, arrays.batch_of(2))
+    extend(path, batch_of(2))
     assert column_of(path) == [1, 2]
 
 
 def test_a_writer_stops_where_somebody_else_changed_its_stream(path):
     with ipc.new_stream(path, append=True) as writer:
-        writer.write(arrays.batch_of(1))
+        writer.write(batch_of(1))
         os.truncate(path, 0)
         with pytest.raises(OSError, match="somebody else wrote to the stream or cut it short") as error:
-            writer.write(arrays.batch_of(2))
+            writer.write(batch_of(2))
         assert error.value.errno == errno.ESTALE
         with pytest.raises(UsageError):
             writer.close()

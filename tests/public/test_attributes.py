@@ -87,14 +87,6 @@ GUESSES = """
     read_parquet DataFrame FileReader StreamWriter ArrowInvalid col infer_type loads dumps repair from_dicts Int64 float
     compute BufferOutputStream py_buffer memory_map Codec IpcReadOptions IpcWriteOptions RecordBatchReader
 """
-
-
-@pytest.mark.parametrize("name", GUESSES.split())
-def test_the_module_says_what_there_is(name):
-    with pytest.raises(AttributeError, match=f"^module 'arrowipc' has no attribute '{name}': "):
-        getattr(ipc, name)
-
-
 OF_FRAMES = "drop_duplicates drop_nulls from_polars iloc isin row_count sample sort to_list"
 #: What an error calls an object, how one is made, and what people try first on it.
 TRIED_ON = {
@@ -106,6 +98,11 @@ TRIED_ON = {
     "RecordBatchStreamWriter": (
         lambda path: ipc.new_stream(bytearray(), BATCH.schema),
         "append write_row flush finish",
+    ),
+    "module 'arrowipc'": (lambda path: ipc, GUESSES),
+    "module 'arrowipc.types'": (
+        lambda path: ipc.types,
+        "uuid bool8 json_ opaque list map bool decimal int Int64 StringType datetime",
     ),
     "module 'arrowipc.aio'": (lambda path: ipc.aio, "open validate write"),
     "module 'arrowipc.dissociated'": (lambda path: ipc.dissociated, "serve"),
@@ -183,7 +180,7 @@ def test_what_batches_and_tables_share(rows):
     assert [each in rows for each in ("x", "y", 0)] == [True, False, False]
     schema = pa.schema({"x": pa.int8()})
     assert rows.cast(schema) == theirs.cast(schema)
-    with pytest.raises(ipc.UsageError, match="with the names"):
+    with pytest.raises(ipc.UsageError, match=r"expected a schema with the names \['x'\], found \['y'\]"):
         rows.cast(pa.schema({"y": pa.int8()}))
     assert type(rows).from_pydict({"x": [1]}, metadata={"k": "v"}).schema.metadata == {b"k": b"v"}
     assert type(rows).from_pylist([{"x": 1}], metadata={"k": "v"}).schema.metadata == {b"k": b"v"}
@@ -382,8 +379,6 @@ def test_casts_keep_values():
         ipc.array([300]).cast("int8", safe=False)
     rows = ipc.table({"x": [1], "y": [2]}, metadata={"k": "v"})
     assert rows.cast({"y": "int8"}).schema == ipc.schema({"x": "int64", "y": "int8"}, metadata={"k": "v"})
-    with pytest.raises(ipc.UsageError, match=r"expected a schema with the names \['x', 'y'\], found \['z'\]"):
-        rows.cast({"z": "int8"})
 
 
 def test_tables_are_put_one_behind_the_other():

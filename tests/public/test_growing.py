@@ -11,6 +11,7 @@ import pytest
 from helpers import arrays
 from helpers.arrays import batch_of, column_of
 from helpers.processes import together
+from public.test_append import extend
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UsageError
@@ -19,12 +20,6 @@ from arrowipc import FormatError, TruncatedError, UsageError
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "x.arrows"
-
-
-def append(path: Path, *data: Any, schema: Any = None, **options: Any) -> None:
-    with ipc.new_stream(path, schema, append=True, durable=False, **options) as writer:
-        for each in data:
-            writer.write(each)
 
 
 def values(reader: Any) -> list[Any]:
@@ -56,7 +51,7 @@ def test_followers_get_batches_as_they_are_written(path, inotify, monkeypatch):
 
 
 def test_a_file_that_was_replaced_or_cut_short_is_read_from_its_beginning(path):
-    append(path, batch_of(1, 2, 3), batch_of(4, 5, 6))
+    extend(path, batch_of(1, 2, 3), batch_of(4, 5, 6))
     path.write_bytes(path.read_bytes()[:-8])
     with ipc.open_stream(path, follow=True, timeout=0) as reader:
         assert len(values(reader)) == 6
@@ -77,7 +72,7 @@ def test_another_schema_after_rotation_is_an_error_that_says_what_differs(path):
     with ipc.open_stream(path, follow=True, timeout=0) as reader:
         path.rename(path.with_name("old"))
         old.close()
-        append(path, {"x": [1.5]})
+        extend(path, {"x": [1.5]})
         with pytest.raises(FormatError, match=r"took the place of '.*x.arrows': its schema has x: double in column 0"):
             values(reader)
 
@@ -98,14 +93,14 @@ def test_what_is_followed_is_read_as_any_stream(path):
 @pytest.mark.parametrize("legacy", [False, True])
 def test_streams_with_checksums_go_on(path, legacy):
     """The message that closes them is cut off with the end marker, and a follower takes both together."""
-    append(path, batch_of(1), checksum=True, legacy=legacy)
+    extend(path, batch_of(1), checksum=True, legacy=legacy)
     whole = path.read_bytes()
     end = 4 if legacy else 8
     for size in range(len(whole) - 200, len(whole)):
         path.write_bytes(whole[:size])
         with ipc.open_stream(path, follow=True, timeout=0, verify=True) as reader:
             found = values(reader)
-            append(path, batch_of(2))
+            extend(path, batch_of(2))
             assert (found + values(reader), reader.at_end) == ([*found, 2], True)
         assert column_of(path) == [*found, 2]
     path.write_bytes(whole[:-end])
@@ -119,10 +114,10 @@ def test_streams_with_checksums_go_on(path, legacy):
     damaged[-300] ^= 1
     path.write_bytes(damaged)
     with pytest.raises(FormatError, match="append to"):
-        append(path, batch_of(2))
-    append(other := path.with_name("other"), batch_of(1))
+        extend(path, batch_of(2))
+    extend(other := path.with_name("other"), batch_of(1))
     with pytest.raises(UsageError, match="has no checksums"):
-        append(other, batch_of(2), checksum=True)
+        extend(other, batch_of(2), checksum=True)
 
 
 def test_what_cannot_be_followed_is_refused(path):
@@ -140,7 +135,7 @@ def test_what_cannot_be_followed_is_refused(path):
 
 
 def test_a_reader_that_another_thread_closes_waits_no_longer(path):
-    append(path, batch_of(1))
+    extend(path, batch_of(1))
     path.write_bytes(path.read_bytes()[:-8])
     reader = ipc.open_stream(path, follow=True)
     thread = threading.Timer(0.05, reader.close)

@@ -10,7 +10,6 @@ import os
 import pickle
 import socket
 import ssl
-import subprocess
 import sys
 import tarfile
 import threading
@@ -35,11 +34,7 @@ pl = optional("polars")
 BATCH = pa.record_batch({"x": [1, 2, None], "y": ["a", "b", "a"]})
 
 
-def stream_of(data: Any, kind: str = "stream", **options: Any) -> bytes:
-    return ipc_bytes([data], kind, **options)
-
-
-file_of = partial(stream_of, kind="file")
+stream_of, file_of = ipc_bytes, partial(ipc_bytes, kind="file")
 
 
 # -- metadata ------------------------------------------------------------------------------------------------
@@ -60,8 +55,6 @@ def test_metadata_is_a_mapping_with_order_and_duplicates() -> None:
     assert repr(m) == r"KeyValueMetadata([(b'b', b'1'), (b'a', b'\xff'), (b'b', b'2')])"
     with pytest.raises(KeyError):
         m["z"]
-    with pytest.raises(AttributeError, match="immutable"):
-        m.pairs = ()
 
 
 def test_metadata_compares_hashes_and_travels() -> None:
@@ -141,16 +134,6 @@ def test_writers_and_functions_take_frames_of_others() -> None:
     assert ipc.get_record_batch_size(frame) == ipc.get_record_batch_size(ipc.RecordBatch.from_arrow(frame))
     assert ipc.Table.from_arrow(frame).equals(frame)
     assert ipc.RecordBatch.from_arrow(frame)["x"].equals(frame["x"])
-
-
-def test_writers_take_rows() -> None:
-    rows = [{"a": 1, "b": "x", "c": [1]}, {"a": 2, "b": None}]
-    kinds = {"a": types.int8(), "b": types.utf8(), "c": types.list_(types.int64())}
-    typed = stream_of(tuple(rows), schema=ipc.Schema([types.field(*each) for each in kinds.items()]))
-    assert ipc.open(stream_of(rows)).read_all().to_pylist() == pa.Table.from_pylist(rows).to_pylist()
-    assert str(ipc.open(typed).schema["a"].type) == "int8"
-    # Dicts of columns are batches, as they are alone.
-    assert ipc.open(stream_of([{"a": [1, 2]}, {"a": [3]}])).read_all().to_pydict() == {"a": [1, 2, 3]}
 
 
 def test_metadata_of_any_size_is_written() -> None:
@@ -233,10 +216,8 @@ SAME: list[Any] = [
     # What becomes null need not fit the type.
     lambda m: m.array(np.array([1.0, math.nan]), m.int8(), from_pandas=True),
     lambda m: m.array(np.array([math.nan, math.nan]), m.string(), from_pandas=True),
-    *[
-        lambda m, values=values: m.array(values, from_pandas=True)
-        for values in ([[1.0, math.nan], math.nan, []], [{"a": math.nan, "b": [pd.NaT, pd.Timestamp(0)]}])
-    ],
+    lambda m: m.array([[1.0, math.nan], math.nan, []], from_pandas=True),
+    lambda m: m.array([{"a": math.nan, "b": [pd.NaT, pd.Timestamp(0)]}], from_pandas=True),
     lambda m: m.array([(1.0, math.nan), np.array([math.nan, 2.0])], from_pandas=True),
     lambda m: m.array([1, 2, 3]).take(m.array([0, None])),
     lambda m: m.array(np.array([300, 1, 300, 2]), m.int8(), mask=np.array([True, False, True, False])),
@@ -321,6 +302,8 @@ def test_one_call_writes_and_one_reads(tmp_path: Path) -> None:
         expected = ipc.read(path).take([0, 3])
         assert found == (expected if columns is None else expected.select(columns))
     assert ipc.read(path, filter=[("x", ">", 9)]).num_rows == 0
+    ipc.write(({"x": 1}, {}), sink := bytearray(), ipc.schema({"x": "int8"}))
+    assert ipc.read(sink) == pa.table({"x": pa.array([1, None], "int8")})
     with pytest.raises(KeyError):
         ipc.read(path, filter=[("z", ">", 9)])
 
@@ -397,6 +380,9 @@ def test_options_of_another_kind_are_refused() -> None:
         ipc.open_file(file_of(BATCH), columns=[0], options=pa.ipc.IpcReadOptions())
     with pytest.raises(TypeError, match="compresion"):
         ipc.RecordBatchStreamWriter(bytearray(), BATCH.schema, compresion="zstd")
+    for outside in (-1, 1 << 40, "7", True):
+        with pytest.raises(UsageError, match="footer_offset"):
+            ipc.open_file(file_of(BATCH), outside)
 
 
 @pytest.mark.parametrize("codec", ["ZSTD", "Lz4_Frame", pa.Codec("zstd", 3), {"x": "ZSTD", "*": "uncompressed"}])
@@ -405,12 +391,6 @@ def test_codecs_as_people_write_them(codec: Any) -> None:
     data = stream_of(batch, compression=codec)
     assert len(data) < len(stream_of(batch, compression="uncompressed")) == len(stream_of(batch))
     assert pa.ipc.open_stream(data).read_all().to_pydict() == batch.to_pydict()
-
-
-@pytest.mark.parametrize("wrong", [-1, 1 << 40, "7", True])
-def test_a_footer_lies_inside(wrong: Any) -> None:
-    with pytest.raises(UsageError, match="footer_offset"):
-        ipc.open_file(file_of(BATCH), wrong)
 
 
 @pytest.mark.parametrize("opener", [ipc.open_stream, ipc.open_file])
@@ -458,16 +438,15 @@ def feed(sink: Any, data: bytes) -> None:
     threading.Thread(target=write, daemon=True).start()
 
 
-def through_a_pipe(data: bytes) -> Any:
+def through_a_pipe(data: bytes, buffering: int = 0) -> Any:
     reading, writing = os.pipe()
     feed(os.fdopen(writing, "wb"), data)
-    return os.fdopen(reading, "rb", buffering=0)
+    return os.fdopen(reading, "rb", buffering)
 
 
-@pytest.mark.parametrize("rows", [3, 300_000])
 @pytest.mark.parametrize("limit", [None, 1000])
-def test_open_reads_whatever_comes_through_a_pipe(rows: int, limit: int | None) -> None:
-    batch = pa.record_batch({"x": np.arange(rows)})
+def test_open_reads_whatever_comes_through_a_pipe(limit: int | None) -> None:
+    batch = pa.record_batch({"x": np.arange(300_000)})
     limits = None if limit is None else ipc.Limits(spool_bytes=limit)
     for data in (stream_of(batch), file_of(batch)):
         with through_a_pipe(data) as pipe, ipc.open(pipe, limits=limits) as reader:
@@ -483,7 +462,7 @@ def test_the_end_of_a_stream_in_a_pipe_is_left_for_others() -> None:
         assert pipe.read() == b"more"
 
 
-def test_pipes_by_path_and_of_processes(tmp_path: Path) -> None:
+def test_pipes_are_read_by_their_path(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     for data in (stream_of(BATCH), file_of(BATCH)):
@@ -492,9 +471,6 @@ def test_pipes_by_path_and_of_processes(tmp_path: Path) -> None:
         with ipc.open(fifo) as reader:
             assert reader.read_all().num_rows == 3
         feeding.join()
-        code = "import sys, arrowipc; print(arrowipc.open(sys.stdin.buffer).read_all().num_rows)"
-        done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True)
-        assert done.stdout.split() == [b"3"]
 
 
 def test_what_is_no_file_is_not_spooled() -> None:
@@ -545,11 +521,6 @@ def through_tls(data: bytes) -> ssl.SSLSocket:
     return secured(right, ssl.PROTOCOL_TLS_CLIENT)
 
 
-def unseekable(data: bytes) -> Any:
-    """What `sys.stdin.buffer` may be."""
-    return drive.ShortReads(data, itertools.repeat(1 << 20))
-
-
 def member_of_tar(data: bytes, mode: str) -> Any:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -558,7 +529,8 @@ def member_of_tar(data: bytes, mode: str) -> Any:
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     archive.seek(0)
-    opened = tarfile.open(fileobj=unseekable(archive.getvalue()) if mode == "r|" else archive, mode=mode)  # noqa: SIM115
+    source = drive.ShortReads(archive.getvalue()) if mode == "r|" else archive  # which cannot seek, or can
+    opened = tarfile.open(fileobj=source, mode=mode)  # noqa: SIM115
     opened.next()
     return opened.extractfile(opened.next())  # type: ignore[arg-type]
 
@@ -572,6 +544,7 @@ def member_of_zip(data: bytes) -> Any:
 
 FROM_ELSEWHERE = {
     "pipe": through_a_pipe,
+    "buffered pipe": lambda data: through_a_pipe(data, -1),  # as standard input is
     "socket": through_a_socket,
     "socket with TLS": through_tls,
     "tar": lambda data: member_of_tar(data, "r"),

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +45,7 @@ def test_open_file_reads_a_stream_too(tmp_path):
             with ipc.open_file(source) as reader:
                 assert isinstance(reader, ipc.IndexedStreamReader)
                 assert reader[-1].to_pydict() == {"x": [12, 13, 14]}
+    assert type(ipc.open(ipc_bytes({"x": [1]}, "file"), index=True)) is ipc.RecordBatchFileReader
 
 
 @pytest.mark.parametrize(
@@ -105,11 +107,6 @@ def test_a_stream_that_can_be_read_only_once_says_so():
     assert reader.read_all().num_rows == 9
 
 
-def test_a_file_is_opened_as_a_file():
-    sink = ipc_bytes({"x": [1]}, "file")
-    assert type(ipc.open(sink, index=True)) is ipc.RecordBatchFileReader
-
-
 def test_messages_of_every_length_are_found_from_a_file_object(tmp_path):
     """Short ones are read through, long ones stepped over."""
     sizes = [1, 1 << 20, 3, 70_000, 65_000, 0, 1 << 19, *range(200)]
@@ -129,11 +126,9 @@ def test_over_http():
 
 def test_a_stream_cut_anywhere_is_read_as_far_as_reading_in_order_or_refused():
     data = stream_of(3)
-    whole = {len(forge.split(data)[0])}
-    for part in forge.split(data)[1:]:
-        whole.add(max(whole) + len(part))
+    whole = [*accumulate(map(len, forge.split(data)))]
     for end in range(len(data)):
-        if end in whole or (end >= max(whole) and end - max(whole) in (0, 8)):
+        if end in whole:
             assert [b.to_pydict() for b in ipc.open(data[:end], index=True)] == in_order(data[:end])
             continue
         for source in (data[:end], io.BytesIO(data[:end])):
@@ -141,24 +136,14 @@ def test_a_stream_cut_anywhere_is_read_as_far_as_reading_in_order_or_refused():
                 ipc.open(source, index=True)
 
 
-def test_what_is_wrong_with_a_message_is_said_as_reading_in_order_says_it():
+def test_what_is_missing_of_a_message_is_said_as_reading_in_order_says_it():
     data = stream_of(2, 100_000)
-    first, second = (data.index(b"\xff\xff\xff\xff", at) for at in (8, 500_000))
+    second = data.index(b"\xff\xff\xff\xff", 500_000)
     with pytest.raises(ipc.TruncatedError) as cut:
         in_order(data[: second + 700_000])
     needed = str(cut.value).partition(": it needs ")[2]
     with pytest.raises(ipc.TruncatedError, match=rf"message 3 \(byte {second:,} .*: it needs {re.escape(needed)}"):
         ipc.open(io.BytesIO(data[: second + 700_000]), index=True)
-    refused = set()
-    for at in range(first + 8, first + 200):
-        spoilt = data[:at] + b"\xff" + data[at + 1 :]
-        try:
-            ipc.open(io.BytesIO(spoilt), index=True)
-        except ipc.ArrowIpcError as error:
-            refused.add(kind := type(error))
-            with pytest.raises(kind):
-                in_order(spoilt)
-    assert ipc.FormatError in refused
 
 
 def test_a_stream_that_was_cut_after_indexing_is_an_error_that_says_so(tmp_path):

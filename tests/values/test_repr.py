@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from helpers.arrays import CASES, pyarrow_bytes, read_array
+from helpers.arrays import CASES, read_array
 from hypothesis import given
 
 import arrowipc
@@ -118,11 +118,9 @@ def test_names_values_and_metadata_are_escaped() -> None:
         (pa.array([datetime.date(2024, 2, 29)]), ["2024-02-29"]),
         (pa.array([MOMENT], pa.timestamp("s")), ["2024-02-29 12:30:00"]),
         (pa.array([MOMENT], pa.timestamp("us", "UTC")), ["2024-02-29 12:30:00+00:00"]),
-        (pa.array([0, 1, -1], pa.timestamp("ns")), [
-            "1970-01-01 00:00:00",
-            "1970-01-01 00:00:00.000000001",
-            "1969-12-31 23:59:59.999999999",
-        ]),
+        (pa.array([0], pa.timestamp("ns")), ["1970-01-01 00:00:00"]),
+        (pa.array([1], pa.timestamp("ns")), ["1970-01-01 00:00:00.000000001"]),
+        (pa.array([-1], pa.timestamp("ns")), ["1969-12-31 23:59:59.999999999"]),
         (pa.array([2**62], pa.timestamp("s")), [f"{2**62}s"]),
         (pa.array([3_600_000_000_001], pa.time64("ns")), ["01:00:00.000000001"]),
         (pa.array([90, None], pa.duration("s")), ["0:01:30", "null"]),
@@ -133,29 +131,15 @@ def test_names_values_and_metadata_are_escaped() -> None:
         (pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int8(), 2)), ["[1, 2]", "null", "[3, 4]"]),
         (pa.array([[1], None, [2, 3]], pa.list_view(pa.int8())), ["[1]", "null", "[2, 3]"]),
         (pa.array([{"a": 1, "b": ["x"]}, None]), ['{a: 1, b: ["x"]}', "null"]),
-        (pa.array([[("k", 1), ("l", None)], [], None], pa.map_(pa.string(), pa.int8())), [
-            '{"k": 1, "l": null}',
-            "{}",
-            "null",
-        ]),
+        (CASES["map"], ['{"k": 1, "l": null}', "null", "{}", '{"m": 3}']),
         (pa.array(["a", None, "a", "b"]).dictionary_encode(), ['"a"', "null", '"a"', '"b"']),
         (pa.array([[[[[["x"]]]]]]), ["[[[[[...]]]]]"]),
-        (pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array(["p", None])), [
-            '"p"',
-            '"p"',
-            "null",
-        ]),
-        (pa.UnionArray.from_sparse(
-            pa.array([5, 7], pa.int8()), [pa.array([1, 0]), pa.array(["", "u"])], ["a", "b"], [5, 7]
-        ), ["1", '"u"']),
-        (pa.UnionArray.from_dense(
-            pa.array([0, 1, 0], pa.int8()),
-            pa.array([1, 0, 0], pa.int32()),
-            [pa.array([8, 9]), pa.array(["u"])],
-        ), ["9", '"u"', "8"]),
+        (CASES["run_end_int16"], ['"a"', '"a"', "null", *['"c"'] * 4]),
+        (CASES["sparse_union"], ["1", '"b"', "3", "null", '"e"']),
+        (CASES["dense_union"], ["1", '"b"', "2", "null", '"a"']),
     ],
     ids=lambda each: str(each.type) if isinstance(each, pa.Array) else "",
-)  # fmt: skip
+)
 def test_values(array: Any, expected: list[str]) -> None:
     ours = read_array(array)
     assert [value_text(ours, i, 60) for i in range(len(ours))] == expected
@@ -247,16 +231,6 @@ def test_lines_stay_narrow() -> None:
     assert all(len(line) <= LINE_WIDTH for line in repr(batch).splitlines())
     assert max(map(len, Parsed(batch._repr_html_()).texts[1:])) <= LINE_WIDTH
     assert repr(batch.schema).splitlines()[-1] == f"{'n' * 63}...: '{'m' * 10}' + 990"
-
-
-def test_unvalidated_data_is_shown_as_far_as_it_goes() -> None:
-    good = pa.array([[1, 2], [3]])
-    broken = pa.ListArray.from_arrays(pa.array([0, 900, 3], pa.int32()), good.values)
-    data = pyarrow_bytes(pa.record_batch([good], names=["a"]))
-    data = data.replace(good.buffers()[1].to_pybytes()[:12], bytes(broken.buffers()[1])[:12])
-    with arrowipc.open_stream(data, validate="none") as reader:
-        batch = reader.read_next_batch()
-    assert "[[1, 2, 3, " in repr(batch) or "<" in repr(batch)
 
 
 def test_text_of_a_schema() -> None:

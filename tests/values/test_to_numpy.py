@@ -1,21 +1,21 @@
 """Arrays as NumPy arrays: views where the buffers are one, the same values everywhere else."""
 
 import datetime as dt
-import gc
 import itertools
+import re
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.arrays import CASES, FORMS, ipc_bytes, pyarrow_bytes, read_array, read_batch
-from helpers.forge import Table as T, batch, bits, field, i32, i64, schema, stream
+from helpers.forge import bits, i32, i64
+from helpers.memory import counts, more_than
 
 import arrowipc as ipc
-from arrowipc import UsageError, _core
+from arrowipc import UsageError
 
 NUMBERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
-TIMES = [pa.time32("s"), pa.time32("ms"), pa.time64("us")]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
 VIEWED = {
     **{str(kind): (pa.array([1, 0, 3], kind), kind.to_pandas_dtype()) for kind in (*NUMBERS, *FLOATS)},
@@ -60,20 +60,17 @@ def test_views(name):
 
 
 def test_views_share_the_memory_and_keep_it():
-    gc.collect()
-    before = _core.live_objects()
+    before = counts()
     found = read_batch(pa.record_batch({"x": list(range(1000))}))
     values = found.column(0)[10:].to_numpy()
     assert np.shares_memory(values, np.frombuffer(found.column(0).buffers()[1], np.uint8))
     del found
-    gc.collect()
     assert values.sum() == sum(range(10, 1000))
-    assert _core.live_objects() != before
+    assert more_than(before)
     with pytest.raises(ValueError, match="read-only"):
         values[0] = 1
     del values
-    gc.collect()
-    assert _core.live_objects() == before
+    assert not more_than(before)
 
 
 def test_fixed_size_lists_are_matrices():
@@ -95,10 +92,14 @@ def test_fixed_size_lists_are_matrices():
     assert (first.tolist(), second) == ([1, 2], None)
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"list_of_lists"}))
+@pytest.mark.parametrize("name", CASES)
 def test_what_is_no_view_says_so(name):
+    array = read_array(CASES[name])
     with pytest.raises(UsageError, match="copy=True"):
-        read_array(CASES[name]).to_numpy()
+        array.to_numpy()
+    if name.startswith(("bool", "date32", "string", "list", "struct", "dictionary")):
+        with pytest.raises(UsageError, match=f"an array of {re.escape(str(array.type))} needs a copy"):
+            array[:1].to_numpy()  # where nothing is null
 
 
 def as_values(values):
@@ -109,41 +110,33 @@ def as_values(values):
     return None if values is None or values != values else values
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_copies_have_the_values(name):
-    array = read_array(CASES[name])
-    for part in (array, array[1:], array[1:3], array[:0]):
-        found = part.to_numpy(copy=True)
-        assert found.flags.writeable
-        assert found.shape[0] == len(part)
-        if name.startswith(("timestamp", "date", "duration")):
-            kind = {"t": np.datetime64, "d": np.datetime64}[name[0]] if "duration" not in name else np.timedelta64
-            unit = np.datetime_data(found.dtype)[0]
-            plain = [v.astimezone(dt.UTC).replace(tzinfo=None) if getattr(v, "tzinfo", None) else v for v in part]
-            np.testing.assert_array_equal(found, np.array([kind(v, unit) for v in plain], found.dtype))
-        elif "list" in name:
-            assert name == "dictionary_lists" or all(isinstance(each, np.ndarray | None) for each in found)
-            assert as_values(found) == part.to_pylist()
-        elif name in ("int64", "uint64") and part.null_count:
-            assert as_values(found) == [None if v is None else float(v) for v in part]
-        else:
-            assert as_values(found) == part.to_pylist()
-
-
-@pytest.mark.parametrize(
-    "kind", [*NUMBERS, *FLOATS, pa.bool_(), pa.date32(), pa.date64(), pa.timestamp("us"), pa.string(), *TIMES]
+#: Types of which pyarrow makes no arrays, or arrays of other values: 1.0 for 1 where a neighbour is null.
+OTHERWISE = (
+    "fixed_size_list",
+    "list_view",
+    "struct",
+    "map",
+    "sparse_union",
+    "dense_union",
+    "dictionary_lists",
+    "run_end",
 )
-@pytest.mark.parametrize("nulls", [False, True])
-def test_copies_have_the_dtype_that_pyarrow_gives(kind, nulls):
-    array = pa.array([1, 0, 1], pa.int32() if kind in (pa.date32(), *TIMES[:2]) else pa.int64()).cast(kind)
-    if kind == pa.date64():
-        array = pa.array([0, 86400000, 0]).view(kind)
-    if nulls:
-        array = pa.concat_arrays([array, pa.nulls(1, kind)])
-    expected = array.to_numpy(zero_copy_only=False)
-    found = read_array(array).to_numpy(copy=True)
-    assert found.dtype == expected.dtype
-    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_copies_have_the_values_and_the_dtype_that_pyarrow_gives(name):
+    for part in (slice(None), slice(0, 1), slice(1, None), slice(1, 3), slice(0, 0)):
+        array, theirs = read_array(CASES[name])[part], CASES[name][part]
+        found = array.to_numpy(copy=True)
+        assert found.flags.writeable
+        assert found.shape[0] == len(array)
+        if name.startswith(OTHERWISE):
+            assert as_values(found) == array.to_pylist()
+            continue
+        expected = theirs.to_numpy(zero_copy_only=False)
+        assert found.dtype == expected.dtype
+        assert list(map(type, found)) == list(map(type, expected))
+        assert as_values(found) == as_values(expected)
 
 
 def test_encoded_values_are_decoded():
@@ -172,13 +165,10 @@ def test_run_ends_that_fall_behind_the_rows_are_refused():
 
 
 def test_intervals_with_nulls_are_objects():
-    kind = T("Interval", unit=1)
-    (found,) = ipc.open_stream(stream(schema(field("x", kind)), batch(2, [(2, 1)], [bits(1, 0), i32(1, 2, 0, 0)])))
-    assert found.column(0).to_numpy(copy=True).tolist() == [(1, 2), None]
-    assert found.column(0)[:1].to_numpy()["milliseconds"].tolist() == [2]
-    kind = T("Interval", unit=0)
-    (found,) = ipc.open_stream(stream(schema(field("x", kind)), batch(2, [(2, 0)], [b"", i32(1, 2)])))
-    assert found.column(0).to_numpy().dtype == np.int32
+    spans = ipc.array([(1, 2), None], ipc.types.interval_day_time())
+    assert spans.to_numpy(copy=True).tolist() == [(1, 2), None]
+    assert spans[:1].to_numpy()["milliseconds"].tolist() == [2]
+    assert ipc.array([1, 2], ipc.types.interval_year_month()).to_numpy().dtype == np.int32
 
 
 def test_asarray():
@@ -275,8 +265,5 @@ def test_a_reader_is_no_array():
 
 
 def test_a_null_count_that_is_too_large():
-    data = stream(
-        schema(field("x", T("Int", bitWidth=64, is_signed=True))), batch(2, [(2, 1)], [bits(1, 1), i64(1, 2)])
-    )
-    (found,) = ipc.open_stream(data)
-    assert found.column(0).to_numpy(copy=True).tolist() == [1, 2]
+    found = ipc.Array.from_buffers("int64", 2, [bits(1, 1), i64(1, 2)], null_count=1)
+    assert found.to_numpy(copy=True).tolist() == [1, 2]
