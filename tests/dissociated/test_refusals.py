@@ -88,14 +88,6 @@ def test_a_full_server_says_so(transport):
         assert "was sent away: 1 clients are served (max_clients=)" in server.errors[0]
 
 
-@pytest.mark.parametrize("behind", [b"", b"\xff" * 100])
-def test_nothing_behind_a_reason_is_read(behind):
-    with peers.heard(peers.HELLO, sockets.HEADER.pack(2, 0, 0, 0, Reason.FULL, 0), behind) as (_, connection):
-        until(lambda: connection.progress() or connection.at_end, "it ended")
-        assert connection.reason == Reason.FULL
-        assert connection.receive() is None
-
-
 def test_errors_of_sockets_name_the_address(tmp_path):
     nowhere, port = tmp_path / "nowhere.sock", peers.socket.create_server(("127.0.0.1", 0))
     number = port.getsockname()[1]
