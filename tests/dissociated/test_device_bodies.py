@@ -190,7 +190,7 @@ def test_d096_memory_lives_as_long_as_what_points_there():
     assert gone() is None
 
 
-def test_d095_a_client_passes_bodies_on():
+def test_d005_d095_a_client_passes_bodies_on():
     """The client of every transport, where one puts bodies on a device as they arrive."""
 
     class ToDevice(peers.OneByOne):

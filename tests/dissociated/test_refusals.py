@@ -75,19 +75,6 @@ def test_d021_what_becomes_of_a_request_is_said(transport, name, error, words, s
         assert peers.kinds(server) == ([said] if said else [])
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_full_server_says_so(transport):
-    with (
-        dissociated.Server(find, transport, max_clients=1) as server,
-        dissociated.connect(server.uri, "n", timeout=SECONDS),
-    ):
-        for uri in (server.uri, server.uris):
-            with pytest.raises(ConnectionRefusedError, match="serves as many clients as it may already"):
-                dissociated.connect(uri, "n", timeout=SECONDS)
-        until(lambda: server.errors, "the server says so, too")
-        assert "was sent away: 1 clients are served (max_clients=)" in server.errors[0]
-
-
 def test_errors_of_sockets_name_the_address(tmp_path):
     nowhere, port = tmp_path / "nowhere.sock", peers.socket.create_server(("127.0.0.1", 0))
     number = port.getsockname()[1]
