@@ -128,12 +128,10 @@ class ForgedServer:
         message: Message,
         body: bytes | None = None,
         memory: bytes | None = None,
-        *,
-        seals: int = SEALS,
         handles: Sequence[int] = (),
     ) -> None:
         """Send metadata, and a body of type 1 if there is one, with memory that it tells of."""
-        made = [] if memory is None else [memfd(memory, seals)]
+        made = [] if memory is None else [memfd(memory)]
         self.connection.send(None, [metadata_prefix(self.number), message.metadata])
         if body is not None:
             self.connection.send(body_tag(self.number, BodyType.PAIRS), [body], [*handles, *made])

@@ -17,7 +17,6 @@ from arrowipc.dissociated import DissociatedUri
 from arrowipc.dissociated.conformance.vectors import vectors
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
 from arrowipc.dissociated.protocol import (
-    Arrival,
     Incoming,
     check_offered_tag,
     free_data_body,
@@ -32,14 +31,10 @@ PARTS = peers.parts_of(STREAM)
 SCHEMA, BATCH, BODY = PARTS[0][1], PARTS[1][1], PARTS[1][2]
 
 
-def take_in(incoming: Incoming, *sent: peers.Sent) -> list[Arrival]:
-    return peers.take_in(incoming, sent)
-
-
 def begun(**options) -> Incoming:
     """A stream whose schema was taken."""
     incoming = Incoming(**options)
-    (schema,) = take_in(incoming, peers.metadata(0, SCHEMA))
+    (schema,) = peers.take_in(incoming, [peers.metadata(0, SCHEMA)])
     assert schema.body is None
     return incoming
 
@@ -122,7 +117,7 @@ REFUSED: dict[str, list[peers.Sent]] = {
 @pytest.mark.parametrize("words", REFUSED)
 def test_other_messages_are_refused_as_well(words):
     with pytest.raises(FormatError, match=words):
-        take_in(Incoming(max_waiting=10), *REFUSED[words])
+        peers.take_in(Incoming(max_waiting=10), REFUSED[words])
 
 
 # -- order ---------------------------------------------------------------------------------------------------
@@ -130,11 +125,11 @@ def test_other_messages_are_refused_as_well(words):
 
 def test_d068_metadata_without_gaps_is_complete_while_bodies_are_due():
     incoming = begun()
-    take_in(incoming, M1, M2, peers.end(3))
+    peers.take_in(incoming, [M1, M2, peers.end(3)])
     assert incoming.metadata_complete
     incoming.lost("metadata")
     assert incoming.wanted_body == 1
-    take_in(incoming, B2, B1)
+    peers.take_in(incoming, [B2, B1])
     assert incoming.is_complete
 
 
@@ -143,10 +138,10 @@ def test_d068_metadata_without_gaps_is_complete_while_bodies_are_due():
 
 def test_d090_more_bytes_than_may_wait_are_refused_but_not_those_that_all_wait_for():
     incoming = begun(max_waiting_bytes=1000)
-    take_in(incoming, peers.body(2, bytes(2000)))
+    peers.take_in(incoming, [peers.body(2, bytes(2000))])
     with pytest.raises(LimitError, match=r"body of message 3 arrived .* 2,000 bytes wait .* max_waiting_bytes = 1,000"):
-        take_in(incoming, peers.body(3, b""))
-    assert [each.number for each in take_in(incoming, B1, M1)] == [1]
+        peers.take_in(incoming, [peers.body(3, b"")])
+    assert [each.number for each in peers.take_in(incoming, [B1, M1])] == [1]
 
 
 def test_the_connection_that_is_ahead_waits_for_the_other():
@@ -157,7 +152,7 @@ def test_the_connection_that_is_ahead_waits_for_the_other():
         incoming.receive_metadata(peers.metadata(number, BATCH)[1])
     assert not incoming.wants("metadata")
     assert incoming.wants("data")
-    take_in(incoming, *(peers.body(number, BODY) for number in range(1, 6)))
+    peers.take_in(incoming, [peers.body(number, BODY) for number in range(1, 6)])
     assert incoming.wants("metadata")
     for number in range(6, 11):
         incoming.receive_body(*peers.body(number, BODY))
