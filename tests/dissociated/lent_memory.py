@@ -105,13 +105,12 @@ class ForgedServer:
         remote_handle: bytes | None = b"memfd",
         memory: PeerMemory | None = None,
         free_data: int | None = FREE_DATA,
-        limits: Any = None,
         decoder: StreamDecoder | None = None,
         **options: Any,
     ) -> None:
         client, self.connection = socket_pair()
         link = Link(client, client, memory or open_peer_memory(remote_handle, client), free_data)
-        self.stream = Client(link, decoder or StreamDecoder(limits=limits), limits)
+        self.stream = Client(link, decoder or StreamDecoder())
         self.messages = list(messages_of(batch(0) if source is None else source, **options))
         self.number = 0
         self.send(self.messages[0])
@@ -167,9 +166,9 @@ class ForgedServer:
             found += parse_free_data(frame.data)
         return found
 
-    def hears_nothing(self, seconds: float = 0.1) -> bool:
+    def hears_nothing(self) -> bool:
         """Whether the client says nothing for a while."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + 0.1
         while time.monotonic() < end:
             self.connection.progress()
             if self.connection.receive() is not None:

@@ -103,11 +103,10 @@ def test_small_bodies_are_sent_unless_they_are_held():
 
 
 def test_sizes_of_arenas_are_checked():
-    for name, size in (("capacity", -1), ("capacity", 1 << 48), ("capacity", True), ("segment_bytes", "1")):
-        with pytest.raises(UsageError):
+    sizes = [("capacity", -1), ("capacity", 1 << 48), ("capacity", True), ("segment_bytes", "1"), ("least_bytes", -1)]
+    for name, size in sizes:
+        with pytest.raises(UsageError, match=f"{name} must be an integer"):
             Arena(**{name: size})
-    with pytest.raises(UsageError):
-        Arena(least_bytes=-1)
     nothing = Arena(0, least_bytes=0)
     assert nothing.place(message(), NoConnection()) is None
     nothing.close()
@@ -237,7 +236,7 @@ def test_files_that_cannot_be_served_are_refused_at_once(path):
     for transport in ("tcp", "file"):
         with pytest.raises(FileNotFoundError):
             dissociated.Server({"t": path.with_name("nowhere")}, transport)
-        with pytest.raises(FormatError):
+        with pytest.raises(FormatError, match=r"streams\['t'\]: .*this is text"):
             dissociated.Server({"t": path.with_name("text.arrow")}, transport)
     with pytest.raises(UsageError, match=r'"file" is for one file, .* found 2'):
         dissociated.Server({"t": path, "u": path}, "file")

@@ -286,20 +286,18 @@ def test_what_is_no_socket_of_a_dead_server_stays(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_server_that_is_interrupted_while_it_begins_leaves_no_path_and_no_descriptor(tmp_path):
+def test_what_is_interrupted_while_it_begins_leaves_no_path_and_no_descriptor(tmp_path):
     path = tmp_path / "x.sock"
-    made: list[dissociated.Server] = []
+    made: list[Any] = []
     before = len(peers.descriptors())
-    for _ in interrupted(lambda: made.append(dissociated.Server(find, "unix", path)), server, schemes, sockets):
-        until(lambda: made or not path.exists(), "the path is gone")
-    made.pop().close()
-    peers.until_collected(lambda: len(peers.descriptors()) <= before, "descriptors are back")
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_memory_that_is_interrupted_while_it_is_made_leaves_no_descriptor():
-    before = len(peers.descriptors())
-    assert max(interrupted(lambda: arena.MemfdSegment(1, 1 << 16).close(), arena)) > 50
+    for begin, modules in (
+        (lambda: dissociated.Server(find, "unix", path), (server, schemes, sockets)),
+        (lambda: arena.MemfdSegment(1, 1 << 16), (arena,)),
+    ):
+        for count in interrupted(lambda begin=begin: made.append(begin()), *modules):
+            until(lambda: made or not path.exists(), f"the path is gone after {count} steps")
+        assert count > 50
+        made.pop().close()
     peers.until_collected(lambda: len(peers.descriptors()) <= before, "descriptors are back")
 
 
