@@ -247,19 +247,6 @@ class NoConnection(Connection):
     unsent = at_end = 0  # type: ignore[assignment]
 
 
-def record(memory: Any) -> list[Any]:
-    """What `place` returned, from now on."""
-    seen: list[Any] = []
-    place = memory.place
-
-    def recording(*arguments: Any) -> Any:
-        seen.append(place(*arguments))
-        return seen[-1]
-
-    memory.place = recording
-    return seen
-
-
 class FreeingClient:
     """A real session, and a client's end of the socket that frees what it likes."""
 

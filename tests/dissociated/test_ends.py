@@ -280,16 +280,6 @@ def test_a_server_may_be_closed_by_its_error_handler():
         assert closed.wait(SECONDS)
 
 
-def test_a_unix_socket_has_a_path_that_goes_away(tmp_path, monkeypatch):
-    for path in (tmp_path / "a b?#%é.sock", "here.sock"):
-        monkeypatch.chdir(tmp_path)
-        with dissociated.Server({"t": peers.numbers()}, "unix", path) as server:
-            assert (tmp_path / path).is_socket()
-            monkeypatch.chdir("/")
-            assert peers.read_from(str(server.uri)).num_rows == 3
-        assert not (tmp_path / path).exists()
-
-
 # -- memory that is told of ----------------------------------------------------------------------------------
 
 

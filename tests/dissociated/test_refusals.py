@@ -6,6 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -246,14 +247,18 @@ def killed(transport: str, path: Any) -> None:
 
 
 @pytest.mark.parametrize("transport", ["unix", "shm"])
-def test_the_path_of_a_killed_server_is_free(transport, tmp_path):
-    path = tmp_path / "x.sock"
-    killed(transport, path)
-    with dissociated.Server(find, transport, path) as server:
-        assert peers.read_from(server, "n").num_rows == 3
-        with pytest.raises(OSError, match=f"listening on unix {path}: Address already in use"):
+def test_the_path_of_a_server_goes_with_it_and_that_of_a_killed_one_is_free(transport, tmp_path, monkeypatch):
+    """The path may be relative to the folder of that time, and have any characters."""
+    monkeypatch.chdir(tmp_path)
+    killed(transport, Path("a b?#%é.sock"))
+    with dissociated.Server(find, transport, "a b?#%é.sock") as server:
+        monkeypatch.chdir("/")
+        path = tmp_path / "a b?#%é.sock"
+        assert peers.read_from(str(server.uri), "n").num_rows == 3
+        with pytest.raises(OSError, match=f"listening on unix {re.escape(str(path))}: Address already in use"):
             dissociated.Server(find, transport, path)
         assert peers.read_from(server, "n").num_rows == 3
+        assert path.is_socket()
     assert not path.exists()
 
 

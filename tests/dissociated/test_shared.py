@@ -33,7 +33,6 @@ from dissociated.lent_memory import (
     packed,
     pairs_of,
     read_pairs,
-    record,
     state_of,
     telling,
     until,
@@ -60,9 +59,12 @@ EVERYTHING = memoryview((ctypes.c_char * (1 << 62)).from_address(LOWEST))
 @contextlib.contextmanager
 def lent(source: Any, transport_options: Any = None, **options: Any) -> Iterator[tuple[Any, Any, list[Any]]]:
     """A server over shared memory, a reader of its one stream, and what the server places."""
-    memory = transport_options or telling()
-    with dissociated.Server({"n": source}, "shm", transport_options=memory, **options) as server:
-        placed = record(server.memory)
+    with dissociated.Server(
+        {"n": source}, "shm", transport_options=transport_options or telling(), **options
+    ) as server:
+        memory: Any = server.memory
+        place, placed = memory.place, []
+        memory.place = lambda *given: placed.append(place(*given)) or placed[-1]
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             yield server, reader, placed
 
