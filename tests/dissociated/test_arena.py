@@ -189,9 +189,7 @@ def test_tables_beyond_the_capacity_are_not_held():
 
 @pytest.fixture
 def path(tmp_path):
-    target = tmp_path / "t.arrow"
-    target.write_bytes(arrow_columns.file(*table().to_batches()))
-    return target
+    return stored(tmp_path / "t.arrow", table())
 
 
 @pytest.mark.parametrize("transport", ["tcp", "unix", "shm", "file"])
@@ -225,9 +223,7 @@ def test_files_of_every_type_and_streams_that_replace_dictionaries_are_served(tm
 def test_a_file_that_was_replaced_is_served_as_it_is_now(path, transport):
     with dissociated.Server({"t": path}, transport) as server:
         assert read(server).equals(table())
-        other = path.with_name("other.arrow")
-        other.write_bytes(arrow_columns.file(*table(1).to_batches()))
-        shutil.move(other, path)
+        shutil.move(stored(path.with_name("other.arrow"), table(1)), path)
         assert read(server).equals(table(1))
 
 
