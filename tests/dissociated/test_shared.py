@@ -299,7 +299,7 @@ def test_d086_leases_end_whichever_message_the_client_does_not_get_any_more(aren
     most = 0
     for sent in range(12):
         left = itertools.count(-sent)
-        near, far = peers.socket_pair(kinds=(peers.SocketConnection, peers.OneByOne))
+        near, far = peers.socket_pair(far=peers.OneByOne)
         roles = Roles({lent_memory.WANT_DATA: "both"}, lent_memory.FREE_DATA)
         session = Session(far, lambda _: [batch(number) for number in range(4)], roles, arena)
         near.send(lent_memory.WANT_DATA, [b""])

@@ -299,18 +299,14 @@ def test_d061_d062_d065_d067_300_orders_over_the_roll_over_give_the_same_message
 
 def test_d068_the_metadata_connection_may_close_before_the_bodies_come():
     sent = peers.dissociated(peers.written(peers.numbers(3, 4)))
-    (meta, meta_server), (data, data_server) = peers.socket_pair(), peers.socket_pair()
-    for tag, each in sent:
-        if tag is None:
-            meta_server.send(tag, [each])
-    meta_server.close()
-    with peers.client_of((meta, data)) as reader:
-        for tag, each in sent:
-            if tag is not None:
-                data_server.send(tag, [each])
+    metadata, bodies = ([peers.frame(*each) for each in sent if (each[0] is None) == kind] for kind in (True, False))
+    with peers.heard(peers.HELLO, *metadata) as (gone, meta), peers.heard(peers.HELLO) as (raw, data):
+        gone.shutdown(socket.SHUT_WR)
+        with peers.client_of((meta, data)) as reader:
+            for each in bodies:
+                raw.sendall(each)
                 assert reader.read_next_batch().num_rows == 3
-        assert list(reader) == []
-    data_server.close()
+            assert list(reader) == []
 
 
 def test_each_connection_brings_its_own_stream():
