@@ -331,9 +331,8 @@ WORDS = pa.table({"w": pa.array(["a", "bc", None] * 100)})
 BOTH = {"numbers": NUMBERS, "words": WORDS}
 
 
-def offering(transport="tcp", streams=None, **options):
-    given = BOTH if streams is None else streams
-    return dissociated.Server(given, transport, transport_options=telling(transport), **options)
+def offering(transport="tcp", streams=BOTH, **options):
+    return dissociated.Server(streams, transport, transport_options=telling(transport), **options)
 
 
 def values(reader) -> dict:
