@@ -125,7 +125,7 @@ def end(transport: str, said: str, over: str, reason: int | None, found: list[An
 
 
 @pytest.mark.parametrize("transport", ["none", "tcp", "unix"])
-@pytest.mark.parametrize(("said", "over", "missing", "reason"), ENDS)
+@pytest.mark.parametrize(("said", "over", "missing", "reason"), ENDS, ids=lambda each: getattr(each, "name", None))
 def test_d070_an_end_says_what_is_missing_and_why(transport, said, over, missing, reason):
     error: type[Exception] = FormatError
     words = f"the server closed the connection without sending a schema: {WHY.get(reason, REFUSED)}"

@@ -388,7 +388,7 @@ def test_memory_that_could_change_its_size_and_other_descriptors_are_refused_and
     (tmp_path / "file").write_bytes(body)
     reader, writer = os.pipe()
     opened = [reader, writer, *(os.open(each, os.O_RDONLY) for each in (tmp_path, tmp_path / "file"))]
-    opened += [lent_memory.memfd(body, seals) for seals in (0, SEALS & ~2, SEALS & ~4)]
+    opened += [os.memfd_create("plain"), *(lent_memory.memfd(body, seals) for seals in (0, SEALS & ~2, SEALS & ~4))]
     for handle in opened:
         with ForgedServer() as server:
             before = len(os.listdir("/proc/self/fd"))
