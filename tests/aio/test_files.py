@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from helpers import drive
+from helpers.arrays import ipc_bytes
 from helpers.web import Web
 from hostile.broken_servers import FOREVER, BrokenServer
 
 import arrowipc as ipc
-from arrowipc import RemoteSource, aio
+from arrowipc import RemoteSource, aio, types
 from arrowipc.sources.remote import TAIL, WINDOW
 
 fsspec = pytest.importorskip("fsspec")
@@ -25,11 +26,8 @@ COLUMNS = [f"c{number}" for number in range(12)]
 
 
 def written(batches: int, rows: int, **options: Any) -> bytes:
-    sink = bytearray()
-    with ipc.new_file(sink, metadata={"made": "here"}, **options) as writer:
-        for start in range(batches):
-            writer.write({name: np.arange(start, start + rows) + 1000 * i for i, name in enumerate(COLUMNS)})
-    return bytes(sink)
+    parts = [{name: np.arange(i, i + rows) + 1000 * n for n, name in enumerate(COLUMNS)} for i in range(batches)]
+    return ipc_bytes(parts, "file", metadata={"made": "here"}, **options)
 
 
 SMALL, LARGE = written(600, 100), written(3, 1 << 17)
@@ -167,9 +165,10 @@ async def test_reading_ahead_is_bounded(web: Web):
         batches = aiter(reader)
         await anext(batches)
         async with asyncio.timeout(60):
-            while web.sent() <= 3 * (3 << 20):
-                await asyncio.sleep(0.1)
-        await asyncio.sleep(0.3)
+            sent = 0
+            while sent <= 3 * (3 << 20) or sent < web.sent():
+                sent = web.sent()
+                await asyncio.sleep(0.5)
         # The first, and those ahead of it: no more than a window and the batch that passes it.
         assert web.sent() < 2 * WINDOW + (6 << 20)
         assert sum([batch.num_rows async for batch in batches]) == 15 << 15
@@ -240,17 +239,13 @@ async def test_a_server_that_lies_or_stalls_is_refused_as_by_the_blocking_reader
             await read(RemoteSource(url, timeout=0.3))
 
 
-def test_dictionaries_come_before_the_first_batch():
-    from arrowipc.types import dictionary, field, int32, utf8
-
-    schema = ipc.Schema([field("word", dictionary(int32(), utf8()))])
-    sink = bytearray()
-    with ipc.new_file(sink, schema, unify_dictionaries=True) as writer:
-        for end in (9_000, 10_000, 20_000):
-            writer.write({"word": [f"word {number}" for number in range(end)]})
+async def test_dictionaries_come_before_the_first_batch():
+    schema = ipc.schema({"word": types.dictionary(types.int32(), types.utf8())})
+    parts = [{"word": [f"word {number}" for number in range(end)]} for end in (9_000, 10_000, 20_000)]
+    data = ipc_bytes(parts, "file", schema, unify_dictionaries=True)
     store = obstore.store.MemoryStore()
-    obstore.put(store, "x", bytes(sink))
-    assert asyncio.run(read(store, "x")).equals(table(sink))
+    await obstore.put_async(store, "x", data)
+    assert (await read(store, "x")).equals(table(data))
 
 
 def test_other_sources_are_refused_in_words_that_help():

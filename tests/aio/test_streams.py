@@ -10,6 +10,7 @@ import weakref
 from typing import Any
 
 import pytest
+from helpers.arrays import ipc_bytes
 from helpers.drive import Reads, Receives, fed, pieces
 
 import arrowipc as ipc
@@ -22,12 +23,9 @@ pa = pytest.importorskip("pyarrow")
 
 
 def stream(batches: int = 3, rows: int = 10, **options: Any) -> bytes:
-    sink = bytearray()
-    with ipc.new_stream(sink, **options) as writer:
-        for start in range(batches):
-            words = pa.array([f"word {i % 100}" for i in range(start, start + rows)])
-            writer.write(pa.table({"x": np.arange(start, start + rows), "word": words}))
-    return bytes(sink)
+    words = [f"word {i % 100}" for i in range(batches + rows)]
+    parts = [pa.table({"x": np.arange(i, i + rows), "word": words[i : i + rows]}) for i in range(batches)]
+    return ipc_bytes(parts, **options)
 
 
 SMALL = stream()
@@ -276,25 +274,18 @@ async def test_anyio_streams():
 async def test_many_readers_take_turns():
     """However much is there for each, no more than some go on before the loop turns to others."""
 
-    most, given = 0, 0
-
-    class Counted(Reads):
-        async def read(self, size: int) -> bytes:
-            nonlocal given
-            part = await super().read(size)
-            given += len(part)
-            return part
+    most = 0
+    sources = [Reads(LONG, itertools.repeat(10**9)) for _ in range(20)]
 
     async def watch() -> None:
-        nonlocal most, given
+        nonlocal most
         while True:
-            given = 0
+            before = sum(each.at for each in sources)
             await asyncio.sleep(0)
-            most = max(most, given)
+            most = max(most, sum(each.at for each in sources) - before)
 
     watching = asyncio.create_task(watch())
-    readers = [aio.open_stream(Counted(LONG, itertools.repeat(10**9))) for _ in range(20)]
-    tables = await asyncio.gather(*[reader.read_all() for reader in readers])
+    tables = await asyncio.gather(*[aio.open_stream(each).read_all() for each in sources])
     watching.cancel()
     assert all(table.num_rows == 150_000 for table in tables)
     # A turn, and what one task takes before it looks again; without turns it would be 20 times `MOST`.

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
 from helpers.arrays import stored
-from helpers.processes import rounds
-from helpers.terminal import COMMAND, environment, run, run_binary, shell
+from helpers.processes import rounds, start
+from helpers.terminal import environment, run, run_binary, shell
 
 import arrowipc as ipc
 from arrowipc.types import dictionary, field, int32, int64, utf8
@@ -75,31 +75,31 @@ def test_every_conversion_keeps_the_rows(data, tmp_path, options):
         assert set(lengths[:-1]) == {int(options[options.index("--batch-rows") + 1])}
 
 
-def test_bodies_stay_compressed_as_they_are(data, tmp_path):
-    run("convert", data / "a.arrow", tmp_path / "b.arrows")
-    kept = [each["codec"] for each in run("messages", tmp_path / "b.arrows", "--json").lines]
+@pytest.mark.parametrize("ending", [".arrow", ".feather", ".ipc", ".arrows"])
+def test_endings_say_what_is_written_and_bodies_stay_compressed_as_they_are(data, tmp_path, ending):
+    target = tmp_path / f"x{ending}"
+    done = run("convert", data / ("a.arrow" if ending == ".arrows" else "a.arrows"), target)
+    assert done.code == 0, done.err
+    assert target.read_bytes().startswith(b"ARROW1") == (ending != ".arrows")
+    assert ipc.read(target) == ipc.read(data / "a.arrows")
+    kept = [each["codec"] for each in run("messages", target, "--json").lines]
     assert kept[1:] == ["lz4"] * (len(kept) - 1)
 
 
-@pytest.mark.parametrize("ending", [".arrow", ".feather", ".ipc"])
-def test_endings_of_files_say_what_is_written(data, tmp_path, ending):
-    done = run("convert", data / "a.arrows", tmp_path / f"x{ending}")
-    assert done.code == 0, done.err
-    assert ipc.open_file(tmp_path / f"x{ending}").read_all() == ipc.read(data / "a.arrows")
-
-
 @pytest.mark.parametrize("kind", ["csv", "ndjson"])
-def test_text_formats_come_and_go_through_pipes(data, kind):
+def test_text_formats_come_and_go_through_pipes_and_redirections(data, tmp_path, kind):
     pytest.importorskip("pyarrow")
     found = shell(
-        f"arrowipc convert {data}/a.arrows - --to {kind} -c id,word"
+        f"cd {tmp_path}; arrowipc convert {data}/a.arrows - --to {kind} -c id,word | tee text"
         f" | arrowipc convert - - --from {kind} | arrowipc head - -n {ROWS} --json"
+        f" && arrowipc convert - x.arrow --from {kind} < text"
     )
-    assert (found.code, found.err) == (0, "")
+    assert (found.code, found.err) == (0, f"x.arrow: {ROWS} rows in 1 batch\n")
     expected = [
         {"id": row["id"], "word": row["word"] or ("" if kind == "csv" else None)} for row in rows_of(data / "a.arrow")
     ]
-    assert [{**row, "word": row["word"] or ("" if kind == "csv" else None)} for row in found.lines] == expected
+    for rows in (found.lines, rows_of(tmp_path / "x.arrow")):
+        assert [{**row, "word": row["word"] or ("" if kind == "csv" else None)} for row in rows] == expected
 
 
 @pytest.mark.parametrize("kind", ["csv", "stream"])
@@ -254,29 +254,22 @@ def test_check_promises_what_recover_saves_and_both_name_the_option_that_saves_m
 
 
 def test_a_served_file_can_be_fetched_until_the_server_is_stopped(data, tmp_path):
-    server = subprocess.Popen(
-        [*COMMAND, "serve", str(data / "a.arrow"), "--json"], stdout=subprocess.PIPE, env=environment()
-    )
-    try:
-        assert server.stdout is not None
-        offer = json.loads(server.stdout.readline())
-        assert offer["names"] == ["a.arrow"]
-        done = run("fetch", offer["uri"], "a.arrow", "-o", tmp_path / "copy.arrow", "--compression", "zstd")
-        assert done.code == 0
-        assert rows_of(tmp_path / "copy.arrow") == rows_of(data / "a.arrow")
-        assert "--force" in run("fetch", offer["uri"], "a.arrow", "-o", tmp_path / "copy.arrow").err
-        assert run("fetch", offer["uri"], "b.arrow", "-o", tmp_path / "no.arrow").code == 1
-        assert not (tmp_path / "no.arrow").exists()
-        server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 0
-        refused = run("fetch", offer["uri"], "a.arrow", "-o", tmp_path / "no.arrow")
-        assert refused.code == 3
-        assert "refused" in refused.err
-    finally:
-        server.kill()
-        server.wait()
-        if server.stdout is not None:
-            server.stdout.close()
+    with start("-m", "arrowipc", "serve", data / "a.arrow", "--json", env=environment()) as server:
+        try:
+            offer = json.loads(server.stdout.readline())
+            assert offer["names"] == ["a.arrow"]
+            done = run("fetch", offer["uri"], "a.arrow", "-o", tmp_path / "copy.arrow", "--compression", "zstd")
+            assert done.code == 0
+            assert rows_of(tmp_path / "copy.arrow") == rows_of(data / "a.arrow")
+            assert "--force" in run("fetch", offer["uri"], "a.arrow", "-o", tmp_path / "copy.arrow").err
+            assert run("fetch", offer["uri"], "b.arrow", "-o", tmp_path / "no.arrow").code == 1
+            assert not (tmp_path / "no.arrow").exists()
+            server.send_signal(signal.SIGINT)
+            assert server.wait(30) == 0
+            refused = run("fetch", offer["uri"], "a.arrow", "-o", tmp_path / "no.arrow")
+            assert (refused.code, "refused" in refused.err) == (3, True)
+        finally:
+            server.kill()
 
 
 @pytest.fixture

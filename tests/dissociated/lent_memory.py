@@ -105,13 +105,12 @@ class ForgedServer:
         remote_handle: bytes | None = b"memfd",
         memory: PeerMemory | None = None,
         free_data: int | None = FREE_DATA,
-        limits: Any = None,
         decoder: StreamDecoder | None = None,
         **options: Any,
     ) -> None:
         client, self.connection = socket_pair()
         link = Link(client, client, memory or open_peer_memory(remote_handle, client), free_data)
-        self.stream = Client(link, decoder or StreamDecoder(limits=limits), limits)
+        self.stream = Client(link, decoder or StreamDecoder())
         self.messages = list(messages_of(batch(0) if source is None else source, **options))
         self.number = 0
         self.send(self.messages[0])
@@ -128,12 +127,10 @@ class ForgedServer:
         message: Message,
         body: bytes | None = None,
         memory: bytes | None = None,
-        *,
-        seals: int = SEALS,
         handles: Sequence[int] = (),
     ) -> None:
         """Send metadata, and a body of type 1 if there is one, with memory that it tells of."""
-        made = [] if memory is None else [memfd(memory, seals)]
+        made = [] if memory is None else [memfd(memory)]
         self.connection.send(None, [metadata_prefix(self.number), message.metadata])
         if body is not None:
             self.connection.send(body_tag(self.number, BodyType.PAIRS), [body], [*handles, *made])
@@ -169,9 +166,9 @@ class ForgedServer:
             found += parse_free_data(frame.data)
         return found
 
-    def hears_nothing(self, seconds: float = 0.1) -> bool:
+    def hears_nothing(self) -> bool:
         """Whether the client says nothing for a while."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + 0.1
         while time.monotonic() < end:
             self.connection.progress()
             if self.connection.receive() is not None:
@@ -248,19 +245,6 @@ class NoConnection(Connection):
 
     send = progress = receive = fileno = close = lambda *_: None  # type: ignore[assignment]
     unsent = at_end = 0  # type: ignore[assignment]
-
-
-def record(memory: Any) -> list[Any]:
-    """What `place` returned, from now on."""
-    seen: list[Any] = []
-    place = memory.place
-
-    def recording(*arguments: Any) -> Any:
-        seen.append(place(*arguments))
-        return seen[-1]
-
-    memory.place = recording
-    return seen
 
 
 class FreeingClient:

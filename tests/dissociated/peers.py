@@ -199,12 +199,11 @@ def heard(
 
 
 def socket_pair(
-    family: str = "unix",
-    kinds: tuple[type[SocketConnection], type[SocketConnection]] = (SocketConnection, SocketConnection),
+    near: type[SocketConnection] = SocketConnection, far: type[SocketConnection] = SocketConnection
 ) -> tuple[Any, Any]:
     """Two ends that speak our framing: of the client and of the server."""
-    a, b = raw_pair(family)
-    return kinds[0](a, "the server"), kinds[1](b, "the client")
+    a, b = raw_pair()
+    return near(a, "the server"), far(b, "the client")
 
 
 def raw_pair(family: str = "unix") -> tuple[socket.socket, socket.socket]:

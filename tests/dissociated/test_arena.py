@@ -103,11 +103,10 @@ def test_small_bodies_are_sent_unless_they_are_held():
 
 
 def test_sizes_of_arenas_are_checked():
-    for name, size in (("capacity", -1), ("capacity", 1 << 48), ("capacity", True), ("segment_bytes", "1")):
-        with pytest.raises(UsageError):
+    sizes = [("capacity", -1), ("capacity", 1 << 48), ("capacity", True), ("segment_bytes", "1"), ("least_bytes", -1)]
+    for name, size in sizes:
+        with pytest.raises(UsageError, match=f"{name} must be an integer"):
             Arena(**{name: size})
-    with pytest.raises(UsageError):
-        Arena(least_bytes=-1)
     nothing = Arena(0, least_bytes=0)
     assert nothing.place(message(), NoConnection()) is None
     nothing.close()
@@ -190,9 +189,7 @@ def test_tables_beyond_the_capacity_are_not_held():
 
 @pytest.fixture
 def path(tmp_path):
-    target = tmp_path / "t.arrow"
-    target.write_bytes(arrow_columns.file(*table().to_batches()))
-    return target
+    return stored(tmp_path / "t.arrow", table())
 
 
 @pytest.mark.parametrize("transport", ["tcp", "unix", "shm", "file"])
@@ -226,9 +223,7 @@ def test_files_of_every_type_and_streams_that_replace_dictionaries_are_served(tm
 def test_a_file_that_was_replaced_is_served_as_it_is_now(path, transport):
     with dissociated.Server({"t": path}, transport) as server:
         assert read(server).equals(table())
-        other = path.with_name("other.arrow")
-        other.write_bytes(arrow_columns.file(*table(1).to_batches()))
-        shutil.move(other, path)
+        shutil.move(stored(path.with_name("other.arrow"), table(1)), path)
         assert read(server).equals(table(1))
 
 
@@ -237,7 +232,7 @@ def test_files_that_cannot_be_served_are_refused_at_once(path):
     for transport in ("tcp", "file"):
         with pytest.raises(FileNotFoundError):
             dissociated.Server({"t": path.with_name("nowhere")}, transport)
-        with pytest.raises(FormatError):
+        with pytest.raises(FormatError, match=r"streams\['t'\]: .*this is text"):
             dissociated.Server({"t": path.with_name("text.arrow")}, transport)
     with pytest.raises(UsageError, match=r'"file" is for one file, .* found 2'):
         dissociated.Server({"t": path, "u": path}, "file")

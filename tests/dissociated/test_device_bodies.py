@@ -190,7 +190,7 @@ def test_d096_memory_lives_as_long_as_what_points_there():
     assert gone() is None
 
 
-def test_d095_a_client_passes_bodies_on():
+def test_d005_d095_a_client_passes_bodies_on():
     """The client of every transport, where one puts bodies on a device as they arrive."""
 
     class ToDevice(peers.OneByOne):
@@ -198,7 +198,7 @@ def test_d095_a_client_passes_bodies_on():
             frame = super().receive()
             return frame if frame is None or frame.tag is None else Frame(frame.tag, DEVICE.memory(frame.data))
 
-    there, here = peers.socket_pair(kinds=(ToDevice, peers.SocketConnection))
+    there, here = peers.socket_pair(ToDevice)
     table = pa.Table.from_batches([arrow_columns.everything()] * 3)
     session = Session(here, {b"x": table}.get, Roles({WANT_DATA: "both"}, None))
     there.send(WANT_DATA, [b"x"])

@@ -57,12 +57,8 @@ def failing() -> Iterator[pa.RecordBatch]:
 @contextlib.contextmanager
 def served(transport: str, folder: Path, **options: Any) -> Iterator[Any]:
     """A server of "t", and of "torn", which fails in the middle."""
-    if transport != "file":
-        with dissociated.Server({"t": batches, "torn": failing}, transport, **options) as server:
-            yield server
-        return
-    path = stored(folder / "x.arrow", list(batches()))
-    with dissociated.Server({"t": path, "torn": failing}, "file", **options) as server:
+    source = stored(folder / "x.arrow", list(batches())) if transport == "file" else batches
+    with dissociated.Server({"t": source, "torn": failing}, transport, **options) as server:
         yield server
 
 

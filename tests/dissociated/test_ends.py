@@ -15,14 +15,13 @@ from dissociated import peers
 
 from arrowipc import dissociated
 from arrowipc.dissociated.client import Client
-from arrowipc.dissociated.protocol import REASONS, REFUSED, Reason
+from arrowipc.dissociated.protocol import REASONS, REFUSED, Incoming, Reason
 from arrowipc.dissociated.transports.sockets import HEADER, REFUSAL, connect_unix
 from arrowipc.errors import FormatError, TruncatedError, UsageError
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 SECONDS = peers.SECONDS
-FAMILIES = ("tcp", "unix")
 MIB = 1 << 20
 
 
@@ -61,79 +60,116 @@ def test_d088_a_slow_consumer_holds_the_server_back(transport, way):
     assert sorted(made) == sorted([*range(200)] * (2 if way == "two" else 1))
 
 
-# -- time limits, and streams that end early -----------------------------------------------------------------
+# -- the table of ends: stage, way to end, transport ------------------------------------------------------------
 
-#: What a server says: its greeting, the schema, metadata and body of a batch, the end.
-SAID = [peers.HELLO, *(peers.frame(*each) for each in peers.dissociated(peers.written(peers.numbers())))]
-WHOLE = b"".join(SAID)
-#: Stage -> what the server has said by then, and what is missing next; before the schema, the stream is unknown.
-STAGES = {
-    "first answer": (b"", None),
-    "schema": (SAID[0], None),
-    "in a schema": (b"".join(SAID[:2])[:-9], None),
-    "metadata": (b"".join(SAID[:2]), "metadata of message 1"),
-    "body": (b"".join(SAID[:3]), "body of message 1"),
-    "in a body": (b"".join(SAID[:4])[:-9], "body of message 1"),
-    "end": (b"".join(SAID[:4]), "metadata of message 2"),
-}
+#: What a server says: its greeting, the schema, metadata and bodies of three batches, the end.
+THREE = peers.dissociated(peers.written(peers.numbers(3, batches=3)))
+SENT = dict(zip(("S", "M1", "B1", "M2", "B2", "M3", "B3", "E"), THREE, strict=True))
+FRAMES = {"H": peers.HELLO, **{word: peers.frame(*each) for word, each in SENT.items()}}
+#: What the server has said by then ("-": without the last bytes of it), for what part of a stream the connection is
+#: that ends, and what the client misses first; None: the schema.
+STAGES = [
+    ("", "both", None),
+    ("H", "both", None),
+    ("H S-", "both", None),
+    ("H S", "both", "metadata of message 1"),
+    ("H S M1", "both", "body of message 1"),
+    ("H S M1 B1-", "both", "body of message 1"),
+    ("H S M1 B1", "both", "metadata of message 2"),
+    ("H S M2 B2", "both", "metadata of message 1"),
+    ("H S M1 B2", "both", "body of message 1"),
+    ("H", "metadata", None),
+    ("H S", "metadata", "metadata of message 1"),
+    ("H S M1 M3 E", "metadata", "metadata of message 2"),
+    ("H S M1 B2", "data", "body of message 1"),
+    ("H S M1 B1 M2", "data", "body of message 2"),
+    ("H S M1 B1 M2 M3 E", "data", "body of message 2"),
+]
+WITH_ONE = [(said, missing) for said, over, missing in STAGES if over == "both"]
+#: The words for what a server says before it goes.
+WHY = {each: REASONS[each] for each in (Reason.FAILED, Reason.FULL, Reason.OTHER_USER)}
+WHY[77] = "for reason 77, which this version does not know"
+REFUSALS = {Reason.FULL: ConnectionRefusedError, Reason.OTHER_USER: PermissionError}
+#: Nothing is said in the middle of a message.
+ENDS = [(*stage, reason) for stage in STAGES for reason in (None, *WHY) if reason is None or stage[0][-1:].isalnum()]
 WAITS_LONGER = r".* \(timeout= waits longer, None for ever\)"
 
 
 @contextlib.contextmanager
-def heard(family: str, stage: str) -> Iterator[tuple[Any, Client]]:
-    """The socket of a server that has said so much, and a reader of its stream, which has not begun."""
-    with (
-        peers.heard(STAGES[stage][0], family=family) as (raw, connection),
-        contextlib.closing(peers.stream_between((connection,))) as reader,
-    ):
-        yield raw, reader
+def reading(family: str, said: str, over: str = "both") -> Iterator[tuple[socket.socket, Client]]:
+    """The socket of the server whose connection will end, and a reader of its stream, which has not begun."""
+    kinds = {"both": "HSMBE"} if over == "both" else {"metadata": "HSME", "data": "HB"}
+    heard = {}
+    with contextlib.ExitStack() as stack:
+        for part, letters in kinds.items():
+            data = b"".join(FRAMES[word.rstrip("-")] for word in said.split() if word[0] in letters)
+            data = data[:-9] if said.endswith("-") else data
+            heard[part] = stack.enter_context(peers.heard(data, family=family))
+        reader = peers.stream_between(tuple(connection for _, connection in heard.values()))
+        yield heard[over][0], stack.enter_context(contextlib.closing(reader))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_silent_server_times_out_and_the_stream_goes_on_afterwards(family, stage):
+def end(transport: str, said: str, over: str, reason: int | None, found: list[Any]) -> None:
+    """End a connection, of `Incoming` alone or of a client; `found` gets the batches that came before."""
+    if transport == "none":
+        incoming = Incoming()
+        arrived = peers.take_in(incoming, [SENT[word] for word in said.split() if word in SENT])
+        found += [each for each in arrived if each.body is not None]
+        incoming.lost(over, reason)
+        return
+    with reading(transport, said, over) as (raw, reader):
+        if reason is not None:  # nothing behind it is read
+            raw.sendall(HEADER.pack(REFUSAL, 0, 0, 0, reason, 0) + b"\xff" * 100)
+        raw.shutdown(socket.SHUT_WR)
+        found.extend(reader.begin(SECONDS))
+
+
+@pytest.mark.parametrize("transport", ["none", "tcp", "unix"])
+@pytest.mark.parametrize(("said", "over", "missing", "reason"), ENDS, ids=lambda each: getattr(each, "name", None))
+def test_d070_an_end_says_what_is_missing_and_why(transport, said, over, missing, reason):
+    error: type[Exception] = FormatError
+    words = f"the server closed the connection without sending a schema: {WHY.get(reason, REFUSED)}"
+    if missing is not None:
+        why = "" if reason is None else f": the server ended it, {WHY[reason]}"
+        error, words = TruncatedError, f"the connection was lost before the {missing} arrived{why}"
+    elif reason in REFUSALS:
+        error, words = REFUSALS[reason], f"the server closed the connection: {WHY[reason]}"
+    found: list[Any] = []
+    with pytest.raises(error, match=f"^{re.escape(words)}$"):
+        end(transport, said, over, reason, found)
+    assert len(found) == ("B1" in said.split())
+
+
+def test_d070_a_lost_data_connection_is_no_loss_before_metadata_tells_but_may_be_a_refusal():
+    incoming = Incoming()
+    peers.take_in(incoming, [SENT["S"]])
+    for reason, refused in REFUSALS.items():
+        with pytest.raises(refused, match=re.escape(WHY[reason])):
+            incoming.lost("data", reason)
+    incoming.lost("data")
+    peers.take_in(incoming, [peers.end(1)])
+    incoming.lost("data")
+    incoming.lost("both")
+
+
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+@pytest.mark.parametrize(("said", "missing"), WITH_ONE)
+def test_a_silent_server_times_out_and_the_stream_goes_on_afterwards(family, said, missing):
     batches = []
-    with heard(family, stage) as (raw, reader):
+    with reading(family, said) as (raw, reader):
         with pytest.raises(TimeoutError, match=r"waited 0.05 s for the peer to send message \d" + WAITS_LONGER):
             batches.extend(reader.begin(0.05))
-        if STAGES[stage][1] is not None:  # else nobody has the reader
-            raw.sendall(WHOLE[len(STAGES[stage][0]) :])
+        if missing is not None:  # else nobody has the reader
+            rest = [FRAMES["B1"][-9:]] if said.endswith("-") else []
+            raw.sendall(b"".join([*rest, *(FRAMES[word] for word in FRAMES if word not in said)]))
             batches.extend(reader)
-            assert [each.num_rows for each in batches] == [3]
+            assert [each.num_rows for each in batches] == [3] * 3
 
 
-#: What the server says before it goes, if it says anything, and the words for that.
-REASONS_GIVEN = {Reason.FAILED: REASONS[Reason.FAILED], 77: "for reason 77, which this version does not know"}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(
-    ("stage", "reason"),
-    [(each, None) for each in STAGES]
-    + [(each, reason) for each in ("schema", "metadata", "body", "end") for reason in REASONS_GIVEN],
-)
-def test_d070_a_server_that_ends_a_stream_early_says_why_and_the_client_what_is_missing(family, stage, reason):
-    missing = STAGES[stage][1]
-    if missing is None:
-        error, why = FormatError, REASONS_GIVEN.get(reason, REFUSED)
-        words = f"the server closed the connection without sending a schema: {why}"
-    else:
-        error, why = TruncatedError, f": the server ended it, {REASONS_GIVEN[reason]}" if reason else ""
-        words = f"the connection was lost before the {missing} arrived{why}"
-    with heard(family, stage) as (raw, reader):
-        if reason is not None:
-            raw.sendall(HEADER.pack(REFUSAL, 0, 0, 0, reason, 0))
-        raw.shutdown(socket.SHUT_WR)
-        batches: list[Any] = []
-        with pytest.raises(error, match=f"^{re.escape(words)}$"):
-            batches.extend(reader.begin(SECONDS))
-    assert len(batches) == (stage == "end")
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("stage", [name for name, (_, missing) in STAGES.items() if missing is not None])
-def test_a_client_that_is_closed_by_another_thread_stops_waiting(family, stage):
-    with heard(family, stage) as (_, reader):
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+@pytest.mark.parametrize("said", [said for said, missing in WITH_ONE if missing is not None])
+def test_a_client_that_is_closed_by_another_thread_stops_waiting(family, said):
+    with reading(family, said) as (_, reader):
         reader.begin(None)
 
         def read() -> None:
@@ -176,14 +212,16 @@ def test_every_wait_for_a_silent_peer_ends_by_default(family, way, is_full, monk
 
 
 def test_a_peer_that_says_a_little_now_and_then_is_not_silent():
+    whole = b"".join(FRAMES.values())
+
     def drip() -> None:
-        for each in WHOLE:
-            raw.sendall(bytes([each]))
+        for at in range(0, len(whole), 2):
+            raw.sendall(whole[at : at + 2])
             time.sleep(0.002)
 
-    with heard("unix", "first answer") as (raw, reader), peers.beside(drip):
-        assert len(WHOLE) > 500
-        assert reader.begin(0.5).read_all().num_rows == 3
+    with reading("unix", "") as (raw, reader), peers.beside(drip):
+        assert len(whole) > 1000
+        assert reader.begin(0.5).read_all().num_rows == 9
 
 
 def test_a_queue_of_clients_that_is_full_is_waited_for():
@@ -240,16 +278,6 @@ def test_a_server_may_be_closed_by_its_error_handler():
         with pytest.raises(FormatError, match="without sending a schema"):
             dissociated.connect(server.uri, "t", timeout=SECONDS)
         assert closed.wait(SECONDS)
-
-
-def test_a_unix_socket_has_a_path_that_goes_away(tmp_path, monkeypatch):
-    for path in (tmp_path / "a b?#%é.sock", "here.sock"):
-        monkeypatch.chdir(tmp_path)
-        with dissociated.Server({"t": peers.numbers()}, "unix", path) as server:
-            assert (tmp_path / path).is_socket()
-            monkeypatch.chdir("/")
-            assert peers.read_from(str(server.uri)).num_rows == 3
-        assert not (tmp_path / path).exists()
 
 
 # -- memory that is told of ----------------------------------------------------------------------------------

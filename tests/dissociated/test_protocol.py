@@ -1,7 +1,6 @@
 """The rules of Dissociated IPC without any transport; `d027` in a name is a number of the conformance checklist."""
 
 import base64
-import re
 import struct
 
 import pyarrow as pa
@@ -18,31 +17,24 @@ from arrowipc.dissociated import DissociatedUri
 from arrowipc.dissociated.conformance.vectors import vectors
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs
 from arrowipc.dissociated.protocol import (
-    REASONS,
-    Arrival,
     Incoming,
-    Reason,
     check_offered_tag,
     free_data_body,
     parse_free_data,
 )
 from arrowipc.dissociated.session import Roles
 from arrowipc.dissociated.uri import new_tag
-from arrowipc.errors import FormatError, LimitError, TruncatedError, UsageError
+from arrowipc.errors import FormatError, LimitError, UsageError
 
 STREAM = peers.written(peers.numbers(3, batches=2))
 PARTS = peers.parts_of(STREAM)
 SCHEMA, BATCH, BODY = PARTS[0][1], PARTS[1][1], PARTS[1][2]
 
 
-def take_in(incoming: Incoming, *sent: peers.Sent) -> list[Arrival]:
-    return peers.take_in(incoming, sent)
-
-
 def begun(**options) -> Incoming:
     """A stream whose schema was taken."""
     incoming = Incoming(**options)
-    (schema,) = take_in(incoming, peers.metadata(0, SCHEMA))
+    (schema,) = peers.take_in(incoming, [peers.metadata(0, SCHEMA)])
     assert schema.body is None
     return incoming
 
@@ -125,7 +117,7 @@ REFUSED: dict[str, list[peers.Sent]] = {
 @pytest.mark.parametrize("words", REFUSED)
 def test_other_messages_are_refused_as_well(words):
     with pytest.raises(FormatError, match=words):
-        take_in(Incoming(max_waiting=10), *REFUSED[words])
+        peers.take_in(Incoming(max_waiting=10), REFUSED[words])
 
 
 # -- order ---------------------------------------------------------------------------------------------------
@@ -133,52 +125,12 @@ def test_other_messages_are_refused_as_well(words):
 
 def test_d068_metadata_without_gaps_is_complete_while_bodies_are_due():
     incoming = begun()
-    take_in(incoming, M1, M2, peers.end(3))
+    peers.take_in(incoming, [M1, M2, peers.end(3)])
     assert incoming.metadata_complete
     incoming.lost("metadata")
     assert incoming.wanted_body == 1
-    take_in(incoming, B2, B1)
+    peers.take_in(incoming, [B2, B1])
     assert incoming.is_complete
-
-
-#: What is there, which connection is lost, and what is missing; for messages in order, test_ends.py has the table.
-LOST = [
-    ([], "metadata", "metadata of message 1"),
-    ([M2, B2], "both", "metadata of message 1"),
-    ([M1, B2], "both", "body of message 1"),
-    ([M1, B2], "data", "body of message 1"),
-    ([M1, B1, M2, peers.end(3)], "data", "body of message 2"),
-    ([M1, M3, peers.end(4)], "metadata", "metadata of message 2"),
-    ([M1, B1, M2], "data", "body of message 2"),
-]
-
-
-@pytest.mark.parametrize("reason", [None, Reason.FULL, Reason.OTHER_USER])
-@pytest.mark.parametrize(("there", "what", "missing"), LOST, ids=range(len(LOST)))
-def test_d070_a_lost_connection_names_the_first_message_that_is_missing(there, what, missing, reason):
-    incoming = begun()
-    take_in(incoming, *there)
-    with pytest.raises(TruncatedError) as raised:
-        incoming.lost(what, reason)
-    why = "" if reason is None else f": the server ended it, {REASONS[reason]}"
-    assert f"before the {missing} arrived{why}" in str(raised.value)
-
-
-def test_d070_a_lost_data_connection_is_no_loss_before_metadata_tells():
-    incoming = begun()
-    incoming.lost("data")
-    take_in(incoming, peers.end(1))
-    incoming.lost("data")
-    incoming.lost("both")
-
-
-@pytest.mark.parametrize(
-    ("reason", "refused"), [(Reason.FULL, ConnectionRefusedError), (Reason.OTHER_USER, PermissionError)]
-)
-def test_a_client_is_refused_before_anything_came(reason, refused):
-    for incoming, what in ((Incoming(), "both"), (Incoming(), "metadata"), (begun(), "data")):
-        with pytest.raises(refused, match=re.escape(REASONS[reason])):
-            incoming.lost(what, reason)
 
 
 # -- bounds --------------------------------------------------------------------------------------------------
@@ -186,10 +138,10 @@ def test_a_client_is_refused_before_anything_came(reason, refused):
 
 def test_d090_more_bytes_than_may_wait_are_refused_but_not_those_that_all_wait_for():
     incoming = begun(max_waiting_bytes=1000)
-    take_in(incoming, peers.body(2, bytes(2000)))
+    peers.take_in(incoming, [peers.body(2, bytes(2000))])
     with pytest.raises(LimitError, match=r"body of message 3 arrived .* 2,000 bytes wait .* max_waiting_bytes = 1,000"):
-        take_in(incoming, peers.body(3, b""))
-    assert [each.number for each in take_in(incoming, B1, M1)] == [1]
+        peers.take_in(incoming, [peers.body(3, b"")])
+    assert [each.number for each in peers.take_in(incoming, [B1, M1])] == [1]
 
 
 def test_the_connection_that_is_ahead_waits_for_the_other():
@@ -200,7 +152,7 @@ def test_the_connection_that_is_ahead_waits_for_the_other():
         incoming.receive_metadata(peers.metadata(number, BATCH)[1])
     assert not incoming.wants("metadata")
     assert incoming.wants("data")
-    take_in(incoming, *(peers.body(number, BODY) for number in range(1, 6)))
+    peers.take_in(incoming, [peers.body(number, BODY) for number in range(1, 6)])
     assert incoming.wants("metadata")
     for number in range(6, 11):
         incoming.receive_body(*peers.body(number, BODY))

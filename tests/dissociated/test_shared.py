@@ -33,7 +33,6 @@ from dissociated.lent_memory import (
     packed,
     pairs_of,
     read_pairs,
-    record,
     state_of,
     telling,
     until,
@@ -49,7 +48,7 @@ from arrowipc.dissociated.memory.arena import SEALS, Arena
 from arrowipc.dissociated.served import ReadyMessages, messages_of
 from arrowipc.dissociated.session import Roles, Session
 from arrowipc.dissociated.transports.shared import open_peer_memory
-from arrowipc.dissociated.transports.sockets import HEADER, HELLO, TAGGED, SocketConnection
+from arrowipc.dissociated.transports.sockets import HEADER, HELLO, TAGGED
 from arrowipc.types import field, int64, null
 
 #: A view of all memory that a process can have, which nobody may read, and the address of its first byte.
@@ -60,9 +59,12 @@ EVERYTHING = memoryview((ctypes.c_char * (1 << 62)).from_address(LOWEST))
 @contextlib.contextmanager
 def lent(source: Any, transport_options: Any = None, **options: Any) -> Iterator[tuple[Any, Any, list[Any]]]:
     """A server over shared memory, a reader of its one stream, and what the server places."""
-    memory = transport_options or telling()
-    with dissociated.Server({"n": source}, "shm", transport_options=memory, **options) as server:
-        placed = record(server.memory)
+    with dissociated.Server(
+        {"n": source}, "shm", transport_options=transport_options or telling(), **options
+    ) as server:
+        memory: Any = server.memory
+        place, placed = memory.place, []
+        memory.place = lambda *given: placed.append(place(*given)) or placed[-1]
         with dissociated.connect(server.uri, "n", timeout=PATIENCE) as reader:
             yield server, reader, placed
 
@@ -90,47 +92,45 @@ def test_d051_a_compressed_body_in_pieces_is_not_told_of_in_pieces():
 # -- what is read --------------------------------------------------------------------------------------------
 
 
-def lay_out(found: Message, layout: str) -> tuple[bytes, list[tuple[int, int]]]:
-    """A body in memory in one of the ways that are accepted, and the pairs that tell of it."""
-    memory, places = bytearray(67 if layout == "odd" else 64), []
-    order = list(enumerate(found.buffers))
-    at: dict[int, tuple[int, int]] = {}
-    for index, buffer in reversed(order) if layout == "apart" else order:
-        at[index] = (len(memory), len(buffer))
-        padding = bytes(-len(buffer) % 64 + 640 * (layout == "apart"))
-        memory += bytes(buffer) + (b"!" if layout == "odd" else padding)
-    for _, (place, size) in sorted(at.items()):
-        pad = -size % 64
-        if size == 0:
-            if layout not in ("skipped", "zeros skipped"):
-                places.append((0, 0))
-        elif layout == "padded":
-            places.append((place, size + pad))
-        else:
-            places.append((place, size))
-            if layout in ("zeros", "zeros skipped") and pad:
-                places.append((0, pad))
-    if layout == "whole":
-        places = [(64, len(memory) - 64)]
-    if layout == "halves":
-        half = (len(memory) - 64) // 2
-        places = [(64 + half, 0), (64, half), (64 + half, len(memory) - 64 - half)]
-    if layout == "turned":  # the pieces do not follow each other: it is put together
-        places = [(len(memory) - 128, 128), (64, len(memory) - 192)]
-        memory = memory[:64] + memory[192:] + memory[64:192]
-    if layout == "at 0":
-        memory, places = memory[64:], [(place - 64, size) if size else (0, 0) for place, size in places]
+def scattered(buffers: list[Any], before: int, behind: bytes) -> tuple[bytes, list[tuple[int, int]]]:
+    """Memory in which buffers lie one behind the other, and where."""
+    memory, places = bytearray(before), []
+    for each in buffers:
+        places.append((len(memory), len(each)) if len(each) else (0, 0))
+        memory += bytes(each) + behind
     return bytes(memory), places
 
 
-LAYOUTS = ["exact", "padded", "skipped", "whole", "halves", "zeros", "zeros skipped", "apart", "at 0", "odd", "turned"]
+def layouts(found: Message) -> dict[str, tuple[bytes, list[tuple[int, int]]]]:
+    """The ways in which a body may lie in memory, with the pairs that tell of it."""
+    body = packed(found)
+    memory, half = bytes(64) + body, len(body) // 2
+    exact = [(64 + at, size) if size else (0, 0) for at, size in extents(found)]
+    zeros = [pair for at, size in exact for pair in [(at, size), *[(0, -size % 64)] * (size % 64 > 0)]]
+    backwards, places = scattered(
+        [bytes(each) + bytes(-len(each) % 64) for each in found.buffers[::-1]], 64, bytes(640)
+    )
+    return {
+        "exact": (memory, exact),
+        "padded": (memory, [(at, size + -size % 64) for at, size in exact]),
+        "skipped": (memory, [pair for pair in exact if pair != (0, 0)]),
+        "whole": (memory, [(64, len(body))]),
+        "halves": (memory, [(64 + half, 0), (64, half), (64 + half, len(body) - half)]),
+        "zeros": (memory, zeros),
+        "zeros skipped": (memory, [pair for pair in zeros if pair != (0, 0)]),
+        "apart": (backwards, [(at, len(each)) for (at, _), each in zip(places[::-1], found.buffers, strict=True)]),
+        "at 0": (body, [(at, size) if size else (0, 0) for at, size in extents(found)]),
+        "odd": scattered(found.buffers, 67, b"!"),
+        # The pieces do not follow each other: the body is put together.
+        "turned": (memory[:64] + body[128:] + body[:128], [(len(memory) - 128, 128), (64, len(body) - 128)]),
+    }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", layouts(message()))
 @pytest.mark.parametrize("free_data", [lent_memory.FREE_DATA, None])
 def test_d012_d052_d057_every_way_of_telling_the_buffers_is_read(layout, free_data):
     with ForgedServer(free_data=free_data) as server:
-        memory, places = lay_out(server.messages[1], layout)
+        memory, places = layouts(server.messages[1])[layout]
         server.send(server.messages[1], pairs_of(*places), memory)
         server.end()
         with server.client() as client:
@@ -299,7 +299,7 @@ def test_d086_leases_end_whichever_message_the_client_does_not_get_any_more(aren
     most = 0
     for sent in range(12):
         left = itertools.count(-sent)
-        near, far = peers.socket_pair(kinds=(peers.SocketConnection, peers.OneByOne))
+        near, far = peers.socket_pair(far=peers.OneByOne)
         roles = Roles({lent_memory.WANT_DATA: "both"}, lent_memory.FREE_DATA)
         session = Session(far, lambda _: [batch(number) for number in range(4)], roles, arena)
         near.send(lent_memory.WANT_DATA, [b""])
@@ -383,28 +383,21 @@ def test_batches_that_were_read_from_an_arena_are_served_from_where_they_lie(are
 # -- every kind of memory, and what is refused ------------------------------------------------------------------
 
 
-def test_memory_that_could_shrink_is_refused():
-    for seals in (0, SEALS & ~2, SEALS & ~4):
-        with ForgedServer() as server:
-            memory = bytes(64) + packed(server.messages[1])
-            server.send(server.messages[1], write_pairs(server.messages[1], 64), memory, seals=seals)
-            with pytest.raises(ipc.FormatError, match="SHRINK and GROW"), server.client() as client:
-                client.read_next_batch()
-
-
-def test_descriptors_that_are_no_memory_are_refused_and_closed(tmp_path):
-    (tmp_path / "file").write_bytes(bytes(4096))
+def test_memory_that_could_change_its_size_and_other_descriptors_are_refused_and_closed(tmp_path):
+    body = bytes(64) + packed(message())
+    (tmp_path / "file").write_bytes(body)
     reader, writer = os.pipe()
-    for opened in (os.dup(reader), os.open(tmp_path, os.O_RDONLY), os.open(tmp_path / "file", os.O_RDONLY)):
+    opened = [reader, writer, *(os.open(each, os.O_RDONLY) for each in (tmp_path, tmp_path / "file"))]
+    opened += [os.memfd_create("plain"), *(lent_memory.memfd(body, seals) for seals in (0, SEALS & ~2, SEALS & ~4))]
+    for handle in opened:
         with ForgedServer() as server:
             before = len(os.listdir("/proc/self/fd"))
-            server.send(server.messages[1], write_pairs(server.messages[1], 64), handles=[opened])
-            with pytest.raises(ipc.FormatError, match=r"seal|change its size"), server.client() as client:
+            server.send(server.messages[1], write_pairs(server.messages[1], 64), handles=[handle])
+            words = r"not memory that can be sealed|the seals SHRINK and GROW"
+            with pytest.raises(ipc.FormatError, match=words), server.client() as client:
                 client.read_next_batch()
             assert len(os.listdir("/proc/self/fd")) <= before
-        os.close(opened)
-    os.close(reader)
-    os.close(writer)
+        os.close(handle)
 
 
 def test_clients_can_neither_write_to_an_arena_nor_change_its_size(arena):
@@ -441,18 +434,15 @@ def test_a_forked_child_has_no_writable_map_of_an_arena():
 
 
 def test_descriptors_of_a_message_that_finds_no_room_are_closed():
-    ours, theirs = socket.socketpair()
-    connection = SocketConnection(ours, "the peer")
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
-    socket.send_fds(theirs, [HELLO + HEADER.pack(TAGGED, 1, 0, 0, 0, 1 << 61)], [writer])
-    os.close(writer)
-    with pytest.raises(ipc.LimitError, match="than there is room for"):
-        connection.progress()
-    connection.close()
+    with peers.heard() as (raw, connection):
+        socket.send_fds(raw, [HELLO + HEADER.pack(TAGGED, 1, 0, 0, 0, 1 << 61)], [writer])
+        os.close(writer)
+        with pytest.raises(ipc.LimitError, match="than there is room for"):
+            connection.progress()
     assert os.read(reader, 1) == b"", "somebody still holds the other end"
     os.close(reader)
-    theirs.close()
 
 
 @pytest.mark.parametrize(

@@ -82,20 +82,6 @@ def test_d001_d003_d004_messages_of_any_length_keep_their_boundaries_however_the
         assert [(tag, bytes(each)) for tag, each, _ in received(connection, len(sent))] == sent
 
 
-@pytest.mark.parametrize("family", ["tcp", "unix"])
-def test_d004_what_is_sent_in_parts_is_one_message(family):
-    near, far = peers.socket_pair(family)
-    sent = [(None, b"abc"), (7, b""), (2**64 - 1, bytes(9 << 20)), (None, b"d")]
-
-    def send() -> None:
-        for tag, each in sent:
-            far.send(tag, [each[: len(each) // 3], b"", each[len(each) // 3 :]])
-        far.flush(SECONDS)
-
-    with near, far, peers.beside(send):
-        assert [(tag, bytes(each)) for tag, each, _ in received(near, len(sent))] == sent
-
-
 def sparse_batch(rows: int) -> tuple[mmap.mmap, pa.RecordBatch]:
     """A batch of zeros that takes no memory before it is written to."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
@@ -119,22 +105,6 @@ def test_d003_a_body_of_more_than_4_gib_without_the_memory_for_it():
     batches = [decoder.decode_next(message_of(each.metadata, each.body)) for each in iter(incoming.take, None)]
     column = batches[-1].batch.column(0)
     assert (len(column), column[0], column[rows - 1]) == (rows, 11, 22)
-
-
-class Untouchable:
-    """A body of which nobody can know more than its length."""
-
-    def __len__(self) -> int:
-        return 1 << 40
-
-
-def test_d005_tags_are_known_without_the_body():
-    incoming = Incoming()
-    for number, (_, head, _) in enumerate(peers.parts_of(peers.written(peers.numbers()))):
-        incoming.receive_metadata(peers.metadata(number, head)[1])
-    body = Untouchable()
-    incoming.receive_body(1, body)
-    assert [each.body is body for each in iter(incoming.take, None)] == [False, True]
 
 
 OTHER_GREETINGS = (b"arwipc\x02\x00", b"HTTP/1.1 200 OK", bytes(8))
@@ -329,18 +299,14 @@ def test_d061_d062_d065_d067_300_orders_over_the_roll_over_give_the_same_message
 
 def test_d068_the_metadata_connection_may_close_before_the_bodies_come():
     sent = peers.dissociated(peers.written(peers.numbers(3, 4)))
-    (meta, meta_server), (data, data_server) = peers.socket_pair(), peers.socket_pair()
-    for tag, each in sent:
-        if tag is None:
-            meta_server.send(tag, [each])
-    meta_server.close()
-    with peers.client_of((meta, data)) as reader:
-        for tag, each in sent:
-            if tag is not None:
-                data_server.send(tag, [each])
+    metadata, bodies = ([peers.frame(*each) for each in sent if (each[0] is None) == kind] for kind in (True, False))
+    with peers.heard(peers.HELLO, *metadata) as (gone, meta), peers.heard(peers.HELLO) as (raw, data):
+        gone.shutdown(socket.SHUT_WR)
+        with peers.client_of((meta, data)) as reader:
+            for each in bodies:
+                raw.sendall(each)
                 assert reader.read_next_batch().num_rows == 3
-        assert list(reader) == []
-    data_server.close()
+            assert list(reader) == []
 
 
 def test_each_connection_brings_its_own_stream():
@@ -365,9 +331,8 @@ WORDS = pa.table({"w": pa.array(["a", "bc", None] * 100)})
 BOTH = {"numbers": NUMBERS, "words": WORDS}
 
 
-def offering(transport="tcp", streams=None, **options):
-    given = BOTH if streams is None else streams
-    return dissociated.Server(given, transport, transport_options=telling(transport), **options)
+def offering(transport="tcp", streams=BOTH, **options):
+    return dissociated.Server(streams, transport, transport_options=telling(transport), **options)
 
 
 def values(reader) -> dict:
@@ -387,40 +352,25 @@ def test_streams_one_after_the_other_share_a_connection_and_side_by_side_have_on
         assert server.num_clients == 2
 
 
-def test_a_stream_that_was_left_in_the_middle_takes_its_connection_along():
+def test_a_channel_goes_on_whatever_became_of_its_streams_and_its_server():
     batches = pa.Table.from_batches(NUMBERS.to_batches(max_chunksize=100))
-    with offering(streams={"many": batches}) as server, dissociated.Channel(server.uri) as channel:
-        with channel.read("many") as reader:
-            assert reader.read_next_batch().num_rows == 100
-        assert channel.read("many").read_all().num_rows == 1000
-
-
-def test_a_stream_that_nobody_knows_does_not_spoil_the_channel():
-    with offering() as server, dissociated.Channel(server.uri, timeout=SECONDS) as channel:
+    options = {"streams": {"many": batches}, "want_data": 2**63 + 2**40}
+    with offering(**options) as server:
+        channel = dissociated.Channel(server.uri, timeout=SECONDS)
         for _ in range(3):
+            with channel.read("many") as reader:  # which is left in the middle
+                assert reader.read_next_batch().num_rows == 100
             with pytest.raises(FormatError, match="does not know the stream"):
                 channel.read("nothing")
-            assert values(channel.read("words")) == WORDS.to_pydict()
-
-
-def test_a_server_that_came_back_is_connected_to_again(tmp_path):
-    where = str(tmp_path / "socket")
-    with offering("unix", address=where, want_data=2**63 + 2**40) as server:
-        channel = dissociated.Channel(server.uri, timeout=SECONDS)
-        assert values(channel.read("numbers")) == NUMBERS.to_pydict()
-    with offering("unix", address=where, want_data=2**63 + 2**40), channel:
-        assert values(channel.read("numbers")) == NUMBERS.to_pydict()
-
-
-def test_a_channel_that_is_closed_says_so_and_lets_streams_end():
-    with offering() as server:
-        channel = dissociated.Channel(server.uri, timeout=SECONDS)
-        reader = channel.read("numbers")
+            assert values(channel.read("many")) == NUMBERS.to_pydict()
+    with offering(address=("127.0.0.1", server.uri.port), **options) as server:
+        reader = channel.read("many")
         channel.close()
         channel.close()
         assert values(reader) == NUMBERS.to_pydict()
+        peers.until(lambda: server.num_clients == 0, "the connection ends with its stream")
         with pytest.raises(UsageError, match="channel is closed"):
-            channel.read("numbers")
+            channel.read("many")
 
 
 @pytest.mark.parametrize("transport", SHARING)
