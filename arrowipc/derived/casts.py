@@ -30,6 +30,8 @@ _LENGTH = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "day": 86_400 * 10**9}
 def cast(array: Array, type: TypeLike) -> Array:
     """See `Array.cast`."""
     source, target = array.type, as_type(type)
+    if source == target and array.field.extension_name is None:
+        return array
     values: Any
     are_times = isinstance(source, _TIMES) and isinstance(target, _TIMES)
     made: Array | None = None
@@ -37,9 +39,9 @@ def cast(array: Array, type: TypeLike) -> Array:
         _check_times(source, target)
         lengths = [_LENGTH[kind.unit] for kind in (source, target)]
         made = _by_numpy(lambda fast: fast.times(integers_of(array), target, *lengths))
-    elif source != target and isinstance(source, _NUMBERS | at.Bool) and isinstance(target, _NUMBERS):
+    elif isinstance(source, _NUMBERS | at.Bool) and isinstance(target, _NUMBERS):
         made = _by_numpy(lambda fast: fast.numbers(array, target))
-    elif source != target and isinstance(source, _EXACT) and isinstance(target, _EXACT):
+    elif isinstance(source, _EXACT) and isinstance(target, _EXACT):
         made = _by_numpy(lambda fast: fast.decimals(array, target))
     elif isinstance(source, at.Dictionary) and not isinstance(target, at.Dictionary):
         plain = _by_numpy(lambda fast: fast.decoded(array))

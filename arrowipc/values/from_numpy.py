@@ -144,8 +144,9 @@ def _convert_numbers(values: _Values, out: _Values) -> bool:
     if out.dtype.kind == "f":
         if values.dtype.kind == "f":
             return bool(np.isfinite(out).all() or (np.isinf(out) == np.isinf(values)).all())
-        # Larger integers may have more digits than a float. Python compares integers with floats exactly.
-        return bool(max(-values.min().item(), values.max().item()) <= 1 << np.finfo(out.dtype).nmant + 1)
+        # Python compares integers with floats exactly.
+        has_few_digits = max(-values.min().item(), values.max().item()) <= 1 << np.finfo(out.dtype).nmant + 1
+        return has_few_digits or not _is_rounded(values, out).any()
     limits = np.iinfo(out.dtype)
     if not (limits.min <= values.min().item() and values.max().item() <= limits.max):  # NaN is not between them
         return False
@@ -165,10 +166,14 @@ def _cast(values: _Values, target: np.dtype[Any], kind: at.DataType) -> _Values:
         return converted
     cast = values.astype(target)
     if values.dtype.kind in "iu" and target.kind == "f" and values.dtype.itemsize == 8:
-        beyond = cast == (2.0**63 if values.dtype.kind == "i" else 2.0**64)
-        back = np.where(beyond, 0, cast).astype(values.dtype)
-        _refuse((back != values) | beyond, values, f"is an integer that {kind} cannot hold exactly")
+        _refuse(_is_rounded(values, cast), values, f"is an integer that {kind} cannot hold exactly")
     return cast
+
+
+def _is_rounded(integers: _Values, floats: _Values) -> _Mask:
+    """Which integers have more digits than the floats that they became, or are too large for them."""
+    beyond = np.isinf(floats) | (floats == float(np.iinfo(integers.dtype).max + 1))
+    return beyond | (np.where(beyond, 0, floats).astype(integers.dtype) != integers)
 
 
 def _ticks(values: _Values, mask: _Mask | None, kind: at.DataType) -> tuple[_Values, _Mask | None]:

@@ -464,14 +464,16 @@ cdef int numpy_ticks(object value, str kind, int32_t unit, int64_t* out, const c
     if numpy.isnat(value):
         return IS_NULL
     word = "D" if unit < 0 else ("s", "ms", "us", "ns")[unit]
+    dtype = numpy.dtype(f"{'M' if kind == 'datetime64' else 'm'}8[{word}]")
     try:
-        stored = value.astype(f"{'M' if kind == 'datetime64' else 'm'}8[{word}]")
+        stored = value.astype(dtype)
         exact = stored.astype(value.dtype) == value
-    except (TypeError, OverflowError):
+    except TypeError:
         return MISFIT
+    except OverflowError:       # from NumPy 2.5 on; before, the value wrapped around
+        exact = False
     if not exact:
-        # The conversion to the unit lost digits, or it overflowed and wrapped around.
-        reason[0] = TOO_FINE
+        reason[0] = TOO_FAR if numpy.can_cast(value.dtype, dtype, "safe") else TOO_FINE
         return MISFIT
     out[0] = stored.astype("i8")
     return STORED

@@ -49,7 +49,6 @@ CASTS = {
     pa.dictionary(pa.int8(), pa.string()): ["a", None, "a"],
 }
 REFUSED = r"to_arrow\(\)\.cast\(\)|no whole|expected (UTF-8|a number|a whole number|'true')"
-LIST = "list<item: timestamp[us]>"
 TIMES = ("date", "time", "duration")
 TEXT = ("string", "large_string", "dictionary")
 
@@ -62,7 +61,7 @@ def is_left_to_pyarrow(source, target):
     if source.startswith(TIMES) and target.startswith(TIMES):
         becomes_part = source.startswith("timestamp") and not target.startswith("timestamp")
         return becomes_part or (", tz=" in source) != (", tz=" in target)
-    return target == "bool" != source or ("<item: timestamp" in source + target and source + target != 2 * LIST)
+    return source != target and (target == "bool" or "<item: timestamp" in source + target)
 
 
 def cast_by_pyarrow(array, target):
@@ -117,6 +116,7 @@ def test_numbers_are_cast_where_all_of_them_fit(source):
         expected = [as_number(number, target) for number in fitting] + [None]
         array = ipc.array([1, *fitting, None], source)[1:]
         assert repr(array.cast(target).to_pylist()) == repr(expected), target
+        assert repr(ipc.array(np.array(fitting, source), target).to_pylist()) == repr(expected[:-1]), target
         for number in set(held) - set(fitting):
             with pytest.raises(ipc.UsageError, match="row 2: expected"):
                 ipc.array([0, None, number], source).cast(target)
@@ -201,6 +201,11 @@ def test_every_row_of_a_long_column_is_cast_or_refused(source, target):
     wrong = values + (np.arange(rows) == rows - 1) * (0.5 if source == "double" else 1)
     with pytest.raises(ipc.UsageError, match=f"row {rows - 1:,}|row {rows - 1}"):
         ipc.array(pa.array(wrong, source, mask=null)).cast(target)
+
+
+def test_a_column_that_has_the_type_already_is_returned_as_it_is():
+    array = ipc.array([1, None])
+    assert array.cast("int64") is array
 
 
 def test_a_schema_takes_arrays_of_other_types_where_nothing_is_lost():

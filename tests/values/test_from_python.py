@@ -207,15 +207,16 @@ def test_scalars_of_numpy_and_pandas():
     fine = 946684800000000123
     assert build_array([pd.Timestamp(fine)], t.timestamp("ns")).to_numpy().tolist() == [fine]
     assert build_array([pd.Timedelta(123, "ns")], t.duration("ns")).to_numpy().tolist() == [123]
-    for value, kind in (
-        (pd.Timestamp(1), t.timestamp("us")),
-        (pd.Timedelta(1, "ns"), t.duration("us")),
-        (np.datetime64("1970-01-01T00:00:01"), t.date32()),
-        (np.datetime64(2**62, "s"), t.timestamp("ns")),
-        (np.timedelta64(5, "s"), t.int64()),
-        (np.timedelta64(5, "s"), t.timestamp("s")),
+    for value, kind, words in (
+        (pd.Timestamp(1), t.timestamp("us"), "finer than the unit"),
+        (pd.Timedelta(1, "ns"), t.duration("us"), "finer than the unit"),
+        (np.datetime64("1970-01-01T00:00:01"), t.date32(), "finer than the unit"),
+        (np.datetime64(2**62, "s"), t.timestamp("ns"), "outside the range"),
+        (np.timedelta64(2**62, "s"), t.duration("ns"), "outside the range"),
+        (np.timedelta64(5, "s"), t.int64(), "an integer from"),
+        (np.timedelta64(5, "s"), t.timestamp("s"), "a datetime or an int of seconds"),
     ):
-        with pytest.raises(UsageError, match="row 0: expected"):
+        with pytest.raises(UsageError, match=f"row 0: expected .*{words}"):
             build_array([value], kind)
 
 
