@@ -48,16 +48,20 @@ STREAM, FILE = ipc_bytes(PARTS), ipc_bytes(PARTS, "file")
 
 
 class Drip(io.RawIOBase):
-    """Has what was poured in, and says in one of several ways that there is nothing now."""
+    """Has so many bytes, more after each `pour`, and says in one of two ways that there is nothing now."""
 
-    def __init__(self, raises: bool) -> None:
-        self.waiting, self.over, self.raises = bytearray(), False, raises
+    def __init__(self, data: bytes, count: int, raises: bool) -> None:
+        self.waiting, self.rest, self.raises = bytearray(data[:count]), bytearray(data[count:]), raises
+
+    def pour(self, count: int) -> None:
+        self.waiting += self.rest[:count]
+        del self.rest[:count]
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: Any) -> int | None:
-        if not self.waiting and not self.over:
+        if not self.waiting and self.rest:
             if self.raises:
                 raise BlockingIOError(errno.EAGAIN, "nothing now")
             return None
@@ -67,36 +71,22 @@ class Drip(io.RawIOBase):
         return count
 
 
-def read_on(reader: Any, more: Callable[[], bool]) -> list[ipc.RecordBatch]:
-    """All batches of a reader that is told again and again that there is nothing now."""
-    found, refused = [], 0
-    while True:
-        try:
-            found.append(reader.read_next_batch())
-        except BlockingIOError:
-            refused += 1
-            assert more()
-        except StopIteration:
-            assert refused
-            return found
-
-
 @pytest.mark.parametrize("raises", [False, True], ids=["None", "BlockingIOError"])
 def test_a_reader_goes_on_where_a_source_had_nothing(raises: bool) -> None:
     chance = random.Random(3)
     for size in (1 << 20, 1000, 13):
-        source, rest = Drip(raises), bytearray(STREAM)
-
-        def more(source: Drip = source, rest: bytearray = rest, size: int = size) -> bool:
-            amount = chance.randint(1, size)
-            source.waiting += rest[:amount]
-            del rest[:amount]
-            source.over = not rest
-            return True
-
-        source.waiting += rest[:2000]  # the schema
-        del rest[:2000]
-        assert read_on(ipc.open_stream(source), more) == PARTS
+        source = Drip(STREAM, 2000, raises)  # the schema, and a part of a batch
+        reader, found, refused = ipc.open_stream(source), list[ipc.RecordBatch](), 0
+        while True:
+            try:
+                found.append(reader.read_next_batch())
+            except BlockingIOError:
+                refused += 1
+                source.pour(chance.randint(1, size))
+            except StopIteration:
+                break
+        assert refused
+        assert found == PARTS
 
 
 def test_a_pipe_that_does_not_block_has_no_schema_yet() -> None:
@@ -473,9 +463,8 @@ def tell(kind: str, path: str) -> None:
             print(errno.errorcode[error.errno or 0], error.filename == path, beside, reader.num_record_batches)
 
 
-def tell_all(path: str, most: str) -> None:
-    if int(most):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
+def tell_all_of_a_limit(path: str) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     for kind in KINDS:
         tell(kind, path)
 
@@ -492,7 +481,7 @@ def untouched(old: Path) -> bool:
 
 
 def test_a_limit_of_the_file_size_leaves_the_old_file(old: Path) -> None:
-    shown = run_function(tell_all, old, 1_000_000)
+    shown = run_function(tell_all_of_a_limit, old)
     assert shown.stdout.splitlines() == ["EFBIG True True 1"] * len(KINDS), shown.stderr
     assert untouched(old)
 
