@@ -143,40 +143,7 @@ def test_signals_while_a_pipe_is_read_change_nothing() -> None:
     assert hits
 
 
-class Alarm(Exception):
-    pass
-
-
-class LateAlarm(TimeoutError):
-    """What many handlers raise; without errno, unlike errors of the system."""
-
-
-@pytest.mark.parametrize("alarm", [Alarm, LateAlarm])
-def test_a_reader_refuses_to_go_on_where_a_handler_took_bytes_along(alarm: type[Exception]) -> None:
-    """The handler runs when bytes have been read and nobody has counted them."""
-
-    class Interrupted(io.BytesIO):
-        left = 5
-
-        def readinto(self, target: Any) -> int:
-            count = super().readinto(target)
-            self.left -= 1
-            if self.left == 0:
-                raise alarm
-            return count
-
-    for reader in (ipc.open_stream(Interrupted(STREAM)), ipc.MessageReader(Interrupted(STREAM))):
-        with pytest.raises(alarm):
-            list(reader)
-        with pytest.raises(ipc.UsageError, match=r"cannot continue: .*bytes may be lost"):
-            next(reader)
-
-
 # -- connections that are cut --------------------------------------------------------------------------------
-
-
-#: What can be reset, as a pair of sockets cannot.
-connected = partial(raw_pair, "tcp")
 
 
 def reset(peer: socket.socket) -> None:
@@ -186,7 +153,7 @@ def reset(peer: socket.socket) -> None:
 
 def test_a_connection_that_is_reset_is_an_error_of_the_connection() -> None:
     for sent in (2000, len(STREAM) // 2):
-        here, there = connected()
+        here, there = raw_pair("tcp")
         with here, here.makefile("rb", buffering=0) as source:
             there.sendall(STREAM[:sent])
             reader = ipc.open_stream(source)
@@ -319,20 +286,41 @@ def test_a_file_object_of_few_methods_is_enough() -> None:
     assert len(list(ipc.open(drive.ShortReads(FILE, repeat(5))))) == len(PARTS)  # its first bytes come in several reads
 
 
-@pytest.mark.parametrize("method", ["read", "readinto"])
-def test_a_reader_does_not_go_on_behind_an_answer_that_cannot_be(method: str) -> None:
-    """What the source took along is lost: the next message would be another one."""
-    wrong = {"read": lambda found: found + b"x", "readinto": lambda found: found + 1}[method]
-    source = Strange(STREAM, method, lambda found: wrong(found) if bad else found, readinto=method == "readinto")
+class Alarm(Exception):
+    pass
+
+
+class LateAlarm(TimeoutError):
+    """What many handlers raise; without errno, unlike errors of the system."""
+
+
+def raising(error: type[Exception]) -> Any:
+    raise error
+
+
+#: What becomes of a read -> the method, its answer instead of the real one, the error, and why the reader cannot go on.
+LOST: dict[str, tuple[str, Callable[[Any], Any], type[Exception], str]] = {
+    "more bytes": ("read", lambda data: data + b"x", ipc.UsageError, "an error ended it while it was reading"),
+    "one more": ("readinto", lambda count: count + 1, ipc.UsageError, "an error ended it while it was reading"),
+    "a handler raises": ("readinto", lambda _: raising(Alarm), Alarm, ".*bytes may be lost"),
+    "a handler gives up": ("readinto", lambda _: raising(LateAlarm), LateAlarm, ".*bytes may be lost"),
+}
+
+
+@pytest.mark.parametrize("make", [ipc.open_stream, ipc.MessageReader])
+@pytest.mark.parametrize("what", LOST)
+def test_a_reader_does_not_go_on_behind_a_read_that_took_bytes_along(what: str, make: Callable[[Any], Any]) -> None:
+    """They were read and nobody has counted them: the next message would be another one."""
+    method, wrong, error, words = LOST[what]
     bad = False
-    reader = ipc.open_stream(source)
-    reader.read_next_batch()
+    reader = make(Strange(STREAM, method, lambda found: wrong(found) if bad else found, readinto=method == "readinto"))
+    next(reader)
     bad = True
-    with pytest.raises(ipc.UsageError, match="the strange one"):
-        reader.read_next_batch()
+    with pytest.raises(error):
+        next(reader)
     bad = False
-    with pytest.raises(ipc.UsageError, match="cannot continue: an error ended it while it was reading"):
-        reader.read_next_batch()
+    with pytest.raises(ipc.UsageError, match=f"cannot continue: {words}"):
+        next(reader)
 
 
 # -- sources that fail once ----------------------------------------------------------------------------------
@@ -352,31 +340,26 @@ class FailsOnce(io.BytesIO):
         return super().readinto(target)
 
 
-def again(read: Callable[[], Any]) -> tuple[Any, int]:
-    """What a read gives, at once or the second time; and how often it failed."""
-    try:
-        return read(), 0
-    except OSError as error:
-        return (read(), 1) if error.errno == errno.EIO else (error, 0)
-
-
 def test_a_read_that_failed_can_be_repeated() -> None:
     for opener, data in ((ipc.open_stream, STREAM), (ipc.open_file, FILE)):
-        failed = 0
+        said, failed = set[Any](), 0
         for fails in range(1, 30):
             source = FailsOnce(data, fails)
             try:
                 reader = opener(source)
             except OSError as error:
-                caught = (error.errno, error.filename)
-                assert caught == (errno.EIO, "the disk")
+                said.add((error.errno, error.filename))
                 continue
             for number, expected in enumerate(PARTS):
                 read = reader.read_next_batch if opener is ipc.open_stream else partial(reader.get_batch, number)
-                found, times = again(read)
+                try:
+                    found = read()
+                except OSError as error:
+                    said.add((error.errno, error.filename))
+                    found, failed = read(), failed + 1
                 assert found == expected, (opener.__name__, fails)
-                failed += times
         assert failed > 3
+        assert said == {(errno.EIO, "the disk")}
 
 
 # -- files that change under a reader ------------------------------------------------------------------------
