@@ -125,7 +125,7 @@ def test_depth_is_bounded() -> None:
         return p.capsule(p.schema(b"+s", schema))
 
     p = Producer()
-    assert schema_from(nested(64))["x"].type._depth == 64
+    assert schema_from(nested(64)).names == ["x"]
     for levels in (65, 66, 5000):
         with pytest.raises(ipc.LimitError, match=r"column 'x'.*64 levels"):
             schema_from(nested(levels))
