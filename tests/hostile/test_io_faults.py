@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from dissociated.peers import raw_pair
+from dissociated.peers import beside, raw_pair
 from helpers import arrays, drive
 from helpers.arrays import ipc_bytes
 from helpers.processes import environment, run_function, shared_library
@@ -120,26 +120,18 @@ def alarms(handler: Callable[..., Any], every: float = 0.001) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def slow_pipe(data: bytes) -> tuple[Any, threading.Thread]:
+def test_signals_while_a_pipe_is_read_change_nothing() -> None:
+    hits: list[int] = []
     reading, writing = os.pipe()
 
     def feed() -> None:
         with open(writing, "wb", buffering=0) as sink:
-            for start in range(0, len(data), 4000):
-                sink.write(data[start : start + 4000])
+            for start in range(0, len(STREAM), 4000):
+                sink.write(STREAM[start : start + 4000])
                 time.sleep(0.001)
 
-    thread = threading.Thread(target=feed)
-    thread.start()
-    return open(reading, "rb", buffering=0), thread
-
-
-def test_signals_while_a_pipe_is_read_change_nothing() -> None:
-    hits = []
-    source, thread = slow_pipe(STREAM)
-    with source, alarms(lambda *_: hits.append(1)):
+    with open(reading, "rb", buffering=0) as source, beside(feed), alarms(lambda *_: hits.append(1)):
         assert list(ipc.open_stream(source)) == PARTS
-    thread.join()
     assert hits
 
 
