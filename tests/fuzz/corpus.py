@@ -237,6 +237,15 @@ def requests() -> list[bytes]:
     return [peers.HELLO + b"".join(each) for each in chosen]
 
 
+def uris() -> list[bytes]:
+    """URIs of servers."""
+    return [
+        b"ucx://10.0.0.1:31337?want_data=18446741783881759408&free_data=7&remote_handle=AAEC%2Bw%3D%3D",
+        b"arrowipc+unix:///tmp/a%20b.sock?want_data=3&streams=meta",
+        b"arrowipc+tcp://[::1]:80?want_data=3&&a=b&streams=data#x",
+    ]
+
+
 @functools.cache
 def bare_metadata() -> list[bytes]:
     """Lengths, metadata and body of each message, one after the other."""

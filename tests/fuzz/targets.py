@@ -26,6 +26,7 @@ from dissociated import peers
 from helpers import arrays, drive
 from helpers.cdata import CStream
 from helpers.memory import nothing_imported
+from helpers.mutate import overwritten
 
 import arrowipc as ipc
 from arrowipc import Limits, aio, types
@@ -494,6 +495,16 @@ def server(data: bytes, chance: random.Random) -> None:
         else:
             raise AssertionError("the session does not end, and its client is gone")
         session.close()
+
+
+@target("uri", corpus.uris)
+def uri(data: bytes, chance: random.Random) -> None:
+    """The URI of a server survives text, and so do others that differ from it in a few bytes."""
+    for each in [*(overwritten(data or b"?", chance, 1) for _ in range(50)), data]:
+        with contextlib.suppress(*(() if each is data else uses.REFUSED)):
+            found = DissociatedUri.parse(each.decode(chance.choice(("latin-1", "utf-8")), "replace"))
+            assert 0 <= found.want_data < 2**64
+            assert DissociatedUri.parse(str(found)) == found
 
 
 @target("metadata", corpus.bare_metadata)

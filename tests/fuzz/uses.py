@@ -95,14 +95,11 @@ def _computed(array: Any, chance: random.Random) -> None:
     steps += [lambda: array.index(None), lambda: array.index(1), lambda: array.to_numpy(zero_copy_only=False)]
     steps.append(lambda: array.cast(chance.choice(CASTS)))
     if not array.type.children and not isinstance(array.type, types.Dictionary):
-        steps.append(lambda: made_of_buffers(array).to_pylist())
+        parts = array.type, len(array), array.buffers(), -1, array.offset
+        steps.append(lambda: ipc.Array.from_buffers(*parts).to_pylist())
     for step in steps:
         with contextlib.suppress(*REFUSED):
             step()
-
-
-def made_of_buffers(array: Any) -> Any:
-    return ipc.Array.from_buffers(array.type, len(array), array.buffers(), -1, array.offset)
 
 
 def message(found: Any) -> None:

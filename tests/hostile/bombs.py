@@ -1,14 +1,17 @@
 """Small inputs that ask for much: every bomb that we know of, built by `forge`, under its name."""
 
+import base64
 import struct
 import zlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from helpers import forge, optional
 from helpers.forge import Table, batch, dictionary, encoding, field, i8, i16, i32, i64, schema
 from tensors import sparse_forge
+
+import arrowipc as ipc
+from arrowipc.filters.statistics import STATISTICS_KEY
 
 zstandard = optional("zstandard")
 
@@ -51,51 +54,17 @@ def packed(data: bytes, codec: str = "zstd") -> bytes:
     return i64(len(data)) + zstandard.ZstdCompressor(1).compress(data)
 
 
+#: A schema of one column, and a batch of one row of it.
+BYTE, ONE_ROW = schema(field("x", forge.INT8)), batch(1, [(1, 0)], [b"", i8(1)])
+
+
 # -- metadata ------------------------------------------------------------------------------------------------
 
 
-@bomb
-def one_name_for_ten_thousand_fields() -> Bomb:
-    """10 GB of names: a vtable of its own for each Field, one string."""
-    data = forge.flatbuffer(
-        Table("Message", version=forge.V5, bodyLength=0, header=schema(field("n" * MIB, forge.INT8)))
-    )
-    return {"stream": forge.encapsulate(_fields_that_share(data, 10_000)) + forge.EOS}
-
-
-def _fields_that_share(data: bytes, count: int) -> bytes:
-    """The metadata of a schema of one field, with `count` copies of its Field table that share all below."""
-    changed = bytearray(data + bytes(-len(data) % 8))
-    word, _ = forge.locate(data, "header.fields", at=0)
-    table = forge.locate(data, "header.fields[0]", at=0)[0]
-    table += struct.unpack_from("<I", data, table)[0]
-    vtable = table - struct.unpack_from("<i", data, table)[0]
-    vtable_size, size = struct.unpack_from("<HH", data, vtable)
-    slots = [struct.unpack_from("<H", data, vtable + 4 + 2 * k)[0] for k in range((vtable_size - 4) // 2)]
-    # Slots of Field that are offsets: name, type, dictionary, children, custom_metadata.
-    offsets = {
-        at: table + at + struct.unpack_from("<I", data, table + at)[0]
-        for at in (slots[k] for k in (0, 3, 4, 5, 6) if k < len(slots))
-        if at
-    }
-    # Offsets point forward only, so the shared parts come once more behind all the copies.
-    vector = len(changed)
-    first = vector + 4 + 4 * count
-    first += -first % 8
-    stride = size + -size % 8
-    tail = first + stride * count
-    copies = bytearray(tail - vector)
-    struct.pack_into("<I", copies, 0, count)
-    for k in range(count):
-        at = first + stride * k
-        struct.pack_into("<I", copies, 4 + 4 * k, at - (vector + 4 + 4 * k))
-        copy = bytearray(data[table : table + size])
-        struct.pack_into("<i", copy, 0, at - vtable)
-        for slot, target in offsets.items():
-            struct.pack_into("<I", copy, slot, tail + target - (at + slot))
-        copies[at - vector : at - vector + size] = copy
-    struct.pack_into("<I", changed, word, vector - word)
-    return bytes(changed[:vector] + copies + data)
+#: 10 GB of names: one Field, named 10,000 times.
+BOMBS["one name for ten thousand fields"] = lambda: {
+    "stream": forge.stream(schema(*[field("n" * MIB, forge.INT8)] * 10_000))
+}
 
 
 @bomb
@@ -140,14 +109,13 @@ def schema_of_many_fields() -> Bomb:
     """Honest: 100,000 columns, of nulls and of integers, and 10,000 to look into."""
     forms = {}
     for kind, buffers, count in (
-        (forge.NULL, [], 100_000),
-        (forge.INT8, [b"", i8(1)], 100_000),
-        (forge.INT8, [b"", i8(1)], 10_000),
+        ("null", [], 100_000),
+        ("int8", [b"", i8(1)], 100_000),
+        ("int8", [b"", i8(1)], 10_000),
     ):
-        root = Table("Message", version=forge.V5, bodyLength=0, header=schema(field("f", kind, children=None)))
-        described = forge.encapsulate(_fields_that_share(forge.flatbuffer(root), count))
-        rows = bytes(forge.message(batch(1, [(1, 0)] * count, buffers * count)))
-        forms[f"stream of {kind.kind} {count}"] = described + rows + forge.EOS
+        described = ipc.Schema([ipc.field("f", kind)] * count).serialize()
+        rows = batch(1, [(1, 0)] * count, buffers * count)
+        forms[f"stream of {kind} {count}"] = forge.stream(described, rows)
     return forms
 
 
@@ -169,12 +137,11 @@ def unions_with_many_children() -> Bomb:
 def claims_of_vectors() -> Bomb:
     """Counts of 2**29 and more for every vector of a batch."""
     whole = forge.message(batch(1, [(1, 0)], [b"", i8(1)], variadic=[1]))
-    data = forge.stream(schema(field("x", forge.INT8)))[: -len(forge.EOS)]
-    forms = {}
-    for number, path in enumerate(("header.nodes.#", "header.buffers.#", "header.variadicBufferCounts.#")):
-        for claim in (2**28, 2**31 - 1, 2**32 - 1):
-            forms[f"stream {number} {claim}"] = data + forge.patch(whole, path, claim) + forge.EOS
-    return forms
+    return {
+        f"stream {path} {claim}": forge.stream(BYTE, forge.patch(whole, f"header.{path}.#", claim))
+        for path in ("nodes", "buffers", "variadicBufferCounts")
+        for claim in (2**28, 2**31 - 1, 2**32 - 1)
+    }
 
 
 @bomb
@@ -188,15 +155,10 @@ def variadic_counts() -> Bomb:
 @bomb
 def lengths_of_messages() -> Bomb:
     """Streams whose prefix or bodyLength announces much more than arrives."""
-    rows = forge.message(batch(1, [(1, 0)], [b"", i8(1)]))
-    data = forge.stream(schema(field("x", forge.INT8)))[: -len(forge.EOS)]
-    forms = {
-        f"stream body {claim}": data + forge.patch(rows, "bodyLength", claim)
-        for claim in (2**31, 2**40, 2**62, 2**63 - 8)
-    }
-    for claim in (2**24, 2**31 - 8):
-        forms[f"stream metadata {claim}"] = data + forge.CONTINUATION + i32(claim) + rows[8:]
-    return forms
+    rows = forge.message(ONE_ROW)
+    claims = {f"body {claim}": forge.patch(rows, "bodyLength", claim) for claim in (2**31, 2**40, 2**62, 2**63 - 8)}
+    claims |= {f"metadata {claim}": forge.CONTINUATION + i32(claim) + rows[8:] for claim in (2**24, 2**31 - 8)}
+    return {f"stream {name}": forge.stream(BYTE, data, eos=b"") for name, data in claims.items()}
 
 
 @bomb
@@ -224,8 +186,7 @@ def tensor_columns() -> Bomb:
     for name, text in texts.items():
         pairs = [("ARROW:extension:name", "arrow.fixed_shape_tensor"), ("ARROW:extension:metadata", text)]
         for size in (0, 1):
-            kind = Table("FixedSizeList", listSize=size)
-            described = schema(field("x", kind, field("item", forge.INT8), metadata=pairs))
+            described = schema(field("x", fixed_lists(size), field("item", forge.INT8), metadata=pairs))
             rows = batch(1, [(1, 0), (size, 0)], [b"", b"", bytes(size)])
             forms[f"stream {name} {size}"] = forge.stream(described, rows)
     return forms
@@ -234,10 +195,6 @@ def tensor_columns() -> Bomb:
 @bomb
 def statistics_as_JSON() -> Bomb:
     """What batches say about themselves, which `file_statistics` reads."""
-    from arrowipc.filters import statistics
-
-    key = next(v for k, v in vars(statistics).items() if k.isupper() and isinstance(v, bytes))
-    forms = {}
     column = f'{{"v":1,"rows":1,"names":{zlib.crc32(b"x")},"columns":{{"x":%s}}}}'
     texts = {
         "nested": "[" * 500_000,
@@ -245,22 +202,18 @@ def statistics_as_JSON() -> Bomb:
         "digits": column % ('{"min":' + "9" * 1_000_000 + "}"),
         "text digits": column % ('{"min":"' + "9" * 1_000_000 + '"}'),
     }
-    for name, text in texts.items():
-        rows = forge.message(batch(1, [(1, 0)], [b"", i8(1)]), metadata=[(key, text)])
-        forms[f"stream {name}"] = forge.stream(schema(field("x", forge.INT8)), rows)
-    return forms
+    return {
+        f"stream {name}": forge.stream(BYTE, forge.message(ONE_ROW, metadata=[(STATISTICS_KEY, text)]))
+        for name, text in texts.items()
+    }
 
 
 def _in_a_footer(text: str) -> bytes:
     """A file of one batch whose footer has a JSON text as its statistics, in which ``BLOCK`` is that of the batch."""
-    import base64
-
-    from arrowipc.filters.statistics import STATISTICS_KEY
-
-    plain, rows = schema(field("x", forge.INT8)), forge.message(batch(1, [(1, 0)], [b"", i8(1)]))
-    block = struct.pack("<qi4xq", 8 + len(forge.message(plain)), rows.meta_length, rows.body_length)
+    rows = forge.message(ONE_ROW)
+    block = struct.pack("<qi4xq", 8 + len(forge.message(BYTE)), rows.meta_length, rows.body_length)
     entry = base64.b64encode(zlib.compress(text.replace("BLOCK", block.hex()).encode(), 1))
-    return forge.file(plain, batch(1, [(1, 0)], [b"", i8(1)]), metadata=[(STATISTICS_KEY, entry)])
+    return forge.file(BYTE, rows, metadata=[(STATISTICS_KEY, entry)])
 
 
 @bomb
@@ -280,23 +233,21 @@ def statistics_in_a_footer() -> Bomb:
 
 
 NULLS = field("item", forge.NULL)
-#: What `one` builds of its arguments, and of the rows of children.
-ROWS: dict[str, tuple[list[Any], list[int]]] = {
-    "null rows": ([forge.NULL, MOST_ROWS, []], []),
-    "rows of empty structs": ([forge.STRUCT, MOST_ROWS, [b""]], []),
-    "rows of lists of no elements": ([Table("FixedSizeList", listSize=0), MOST_ROWS, [b""], NULLS], [0]),
-    "rows of lists of nulls": ([Table("FixedSizeList", listSize=2**20), 2**20, [b""], NULLS], [2**40]),
-    "rows of one list of nulls": ([Table("FixedSizeList", listSize=MOST_ROWS), 1, [b""], NULLS], [MOST_ROWS]),
-    "rows of large lists of nulls": ([forge.LARGE_LIST, 1, [b"", i64(0, 2**62)], NULLS], [2**62]),
-    "rows of no bytes": ([Table("FixedSizeBinary", byteWidth=0), MOST_ROWS, [b"", b""]], []),
-}
-BOMBS |= {name: partial(one, *given, nodes=nodes) for name, (given, nodes) in ROWS.items()}
-
-
 BOMBS |= {
+    "null rows": lambda: one(forge.NULL, MOST_ROWS, []),
+    "rows of empty structs": lambda: one(forge.STRUCT, MOST_ROWS, [b""]),
+    "rows of lists of no elements": lambda: one(fixed_lists(0), MOST_ROWS, [b""], NULLS, nodes=[0]),
+    "rows of lists of nulls": lambda: one(fixed_lists(2**20), 2**20, [b""], NULLS, nodes=[2**40]),
+    "rows of one list of nulls": lambda: one(fixed_lists(MOST_ROWS), 1, [b""], NULLS, nodes=[MOST_ROWS]),
+    "rows of large lists of nulls": lambda: one(forge.LARGE_LIST, 1, [b"", i64(0, 2**62)], NULLS, nodes=[2**62]),
+    "rows of no bytes": lambda: one(Table("FixedSizeBinary", byteWidth=0), MOST_ROWS, [b"", b""]),
     "rows without columns": lambda: both(schema(), batch(MOST_ROWS, [], [])),
     "rows beyond the limit": lambda: several({n: one(forge.NULL, n, []) for n in (2**31, 2**60, 2**63 - 1)}),
 }
+
+
+def fixed_lists(size: int) -> Table:
+    return Table("FixedSizeList", listSize=size)
 
 
 @bomb
@@ -304,8 +255,7 @@ def products_of_list_sizes() -> Bomb:
     """(2**31 - 1)**k elements, by nesting lists of fixed size."""
     made = {}
     for levels in (2, 3, 5):
-        kind = Table("FixedSizeList", listSize=MOST_ROWS)
-        inner = field("item", forge.NULL)
+        kind, inner = fixed_lists(MOST_ROWS), NULLS
         for _ in range(levels - 1):
             inner = field("item", kind, inner)
         nodes = [(MOST_ROWS**k % 2**63, 0) for k in range(1, levels + 2)]
@@ -424,20 +374,18 @@ def dense_unions_on_one_value() -> Bomb:
     return one(kind, rows, buffers, field("s", forge.UTF8), nodes=[1])
 
 
-#: One run of as many rows as there may be: of what, its buffers, its children and their rows.
-ONE_RUN: dict[str, tuple[Table, list[bytes], list[Table], list[int]]] = {
-    "one run": (forge.INT64, [b"", i64(7)], [], []),
-    "one run of text": (forge.UTF8, [b"", i32(0, MIB), b"x" * MIB], [], []),
-    "one run of structs": (forge.STRUCT, [b"", b"", i64(7)], [field("a", forge.INT64)], [1]),
-    "one run of a list": (forge.LIST, [b"", i32(0, MIB), b"", bytes(MIB)], [field("item", forge.INT8)], [MIB]),
-}
+def one_run(kind: Table, values: list[bytes], *children: Table, nodes: Any = ()) -> Bomb:
+    """One run of as many rows as there may be."""
+    runs = [field("run_ends", forge.INT32), field("values", kind, *children)]
+    return one(forge.REE, MOST_ROWS, [b"", i32(MOST_ROWS), *values], *runs, nodes=[1, 1, *nodes])
+
+
+ITEM = field("item", forge.INT8)
 BOMBS |= {
-    name: partial(
-        *(one, forge.REE, MOST_ROWS, [b"", i32(MOST_ROWS), *values]),
-        *(field("run_ends", forge.INT32), field("values", kind, *children)),
-        nodes=[1, 1, *nodes],
-    )
-    for name, (kind, values, children, nodes) in ONE_RUN.items()
+    "one run": lambda: one_run(forge.INT64, [b"", i64(7)]),
+    "one run of text": lambda: one_run(forge.UTF8, [b"", i32(0, MIB), b"x" * MIB]),
+    "one run of structs": lambda: one_run(forge.STRUCT, [b"", b"", i64(7)], field("a", forge.INT64), nodes=[1]),
+    "one run of a list": lambda: one_run(forge.LIST, [b"", i32(0, MIB), b"", bytes(MIB)], ITEM, nodes=[MIB]),
 }
 
 
@@ -462,12 +410,11 @@ def maps_of_nothing() -> Bomb:
 @bomb
 def lists_of_nothing() -> Bomb:
     """Rows that are lists of 2**31 - 1 structs without fields, or of lists of size 0."""
-    none = Table("FixedSizeList", listSize=0)
     buffers = [b"", i32(0, MOST_ROWS), b"", b"", b""]
     return several(
         {
             "structs": one(forge.LIST, 1, buffers[:3], field("item", forge.STRUCT), nodes=[MOST_ROWS]),
-            "lists": one(forge.LIST, 1, buffers, field("item", none, field("item", forge.INT8)), nodes=[MOST_ROWS, 0]),
+            "lists": one(forge.LIST, 1, buffers, field("item", fixed_lists(0), ITEM), nodes=[MOST_ROWS, 0]),
         }
     )
 

@@ -75,17 +75,6 @@ def fails(step: int) -> Iterator[int]:
         n += 1 if not step or n < step else max(1, n // (16 if FULL else 8))
 
 
-def with_failures(allocator: Allocator, operation: scenarios.Operation, first: int, last: int) -> tuple[Any, Any, int]:
-    """The operation's result or its exception, and how many allocations it came to."""
-    error = result = None
-    allocator.arm(first, last)
-    try:
-        result = operation()
-    except BaseException as caught:
-        error = caught
-    return result, error, allocator.disarm()
-
-
 def in_python(error: BaseException) -> bool:
     """Whether an error came from code in Python, not from a compiled module."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
@@ -110,7 +99,13 @@ def attempt(
     allocator: Allocator, operation: scenarios.Operation, first: int, last: int, expected: str
 ) -> tuple[int, bool, str | None]:
     """How many allocations there were, whether the operation was refused, and what is wrong."""
-    result, error, seen = with_failures(allocator, operation, first, last)
+    error = result = None
+    allocator.arm(first, last)
+    try:
+        result = operation()
+    except BaseException as caught:
+        error = caught
+    seen = allocator.disarm()
     failed, found = error is not None, problem(result, error, expected)
     del result, error
     found = found or (problem(operation(), None, expected) and "broken afterwards")

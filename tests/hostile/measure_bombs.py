@@ -1,7 +1,6 @@
 """Reads every bomb through every entry point, uses what comes out, and measures each step of that.
 
-``python -m hostile.measure_bombs LEVELS all|quick [NAME...]`` prints lines of JSON: one that names a bomb, and
-one before and behind each step.
+``python -m hostile.measure_bombs LEVELS all|quick [NAME...]`` prints lines of JSON, one before and behind each step.
 """
 
 import collections
@@ -246,17 +245,16 @@ def use_batch(meter: Meter, where: str, batch: Any, other: Any, level: str, chos
 def measure_bomb(meter: Meter, name: str, levels: Iterable[str] = LEVELS, quick: bool = False) -> None:
     """Every step of one bomb; `quick`: the steps that found most, on what the first entry point gives."""
     forms = bombs.BOMBS[name]()
-    meter.report({"bomb": name, "bytes": max(map(len, forms.values()))})
     limits = ipc.Limits(**LIMITS.get(name, {}))
     for form, data in forms.items():
         kind = form.split()[0]
         if kind in ("tensor", "sparse"):
             read = ipc.read_tensor if kind == "tensor" else ipc.read_sparse_tensor
-            use_tensor(meter, f"{form} by {read.__name__}", read, data)
+            use_tensor(meter, f"{name}: {form} by {read.__name__}", read, data)
             continue
         for level in levels:
             for reader, read_batches in READERS[kind].items():
-                where = f"{form} by {reader} at {level}"
+                where = f"{name}: {form} by {reader} at {level}"
                 options = {"validate": level, "limits": limits}
                 found = meter.run(where, partial(read_batches, data, **options))
                 if found and reader in (QUICK_READERS if quick else USED):

@@ -203,13 +203,10 @@ def test_any_argument_gives_a_value_or_an_error_that_names_it(tmp_path: Path, mo
     assert not findings, "\n".join(findings.values())
 
 
-PACKAGE = Path(ipc.__file__).parent
-
-
 @functools.cache
 def annotations_of(module: str) -> dict[tuple[str, str], str]:
     """What the stub of a compiled module says: (function, parameter) -> annotation."""
-    path = PACKAGE / f"{module.removeprefix('arrowipc.').replace('.', '/')}.pyi"
+    path = Path(ipc.__file__).parent / f"{module.removeprefix('arrowipc.').replace('.', '/')}.pyi"
     tree = ast.parse(path.read_text() if path.exists() else "")
     bodies = {"": tree.body} | {f"{each.name}.": each.body for each in tree.body if isinstance(each, ast.ClassDef)}
     return {
@@ -222,16 +219,16 @@ def annotations_of(module: str) -> dict[tuple[str, str], str]:
     }
 
 
-def kind_of(function: Any, parameter: inspect.Parameter) -> tuple[type | None, bool]:
-    """`bool` or `int` for a parameter of nothing else, and whether it may be None."""
+def kind_of(function: Any, parameter: inspect.Parameter) -> type | None:
+    """`bool` or `int` for a parameter of nothing else but None."""
     words = str(parameter.annotation)
     if parameter.annotation is parameter.empty:
         named = getattr(function, "__qualname__", "") + ".__init__" * isinstance(function, type)
         module = getattr(function, "__module__", None) or type(getattr(function, "__self__", None)).__module__
         words = annotations_of(module).get((named, parameter.name), type(parameter.default).__name__)
-    parts = {each.removeprefix("<class '").removesuffix("'>") for each in words.split(" | ")}
-    kinds = [kind for kind, names in ((bool, {"bool"}), (int, {"int", "SupportsIndex"})) if parts - {"None"} <= names]
-    return (kinds[0] if kinds and parts != {"None"} else None), "None" in parts
+    parts = {each.removeprefix("<class '").removesuffix("'>") for each in words.split(" | ")} - {"None"}
+    kinds = {bool: {"bool"}, int: {"int", "SupportsIndex"}}
+    return next((kind for kind, names in kinds.items() if parts and parts <= names), None)
 
 
 def test_flags_are_booleans_and_counts_integers_in_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,8 +242,8 @@ def test_flags_are_booleans_and_counts_integers_in_every_call(tmp_path: Path, mo
         if "that is closed" in path or values or path == "TensorColumn":
             continue
         for parameter in parameters(function):
-            kind, _ = kind_of(function, parameter)
-            for value in {bool: ("no", 2, b"", np.bool_(True)), int: ("2", 2.5)}.get(kind, ()):  # type: ignore[call-overload]
+            kinds: dict[Any, tuple[Any, ...]] = {bool: ("no", 2, b"", np.bool_(True)), int: ("2", 2.5)}
+            for value in kinds.get(kind_of(function, parameter), ()):
                 given = {
                     each.name: fitting(member, each.name, type(owner).__name__)
                     for each in filter(is_needed, parameters(function))

@@ -117,18 +117,24 @@ EXPORTED void failing_track(void) {
 
 EXPORTED long failing_live(void) { return n_live; }
 
-EXPORTED void *malloc(size_t size) {
-    int kind = kind_of(CALLER);
-    if (refused(kind))
-        return NULL;
-    return kept(__libc_malloc(size), kind);
-}
+/* The body of a function that allocates: nothing if the caller is refused, else what is made, which is remembered. */
+#define ALLOCATED(make) \
+    int kind = kind_of(CALLER); \
+    return refused(kind) ? NULL : kept(make, kind)
 
-EXPORTED void *calloc(size_t count, size_t size) {
+EXPORTED void *malloc(size_t size) { ALLOCATED(__libc_malloc(size)); }
+
+EXPORTED void *calloc(size_t count, size_t size) { ALLOCATED(__libc_calloc(count, size)); }
+
+EXPORTED void *aligned_alloc(size_t alignment, size_t size) { ALLOCATED(__libc_memalign(alignment, size)); }
+
+EXPORTED int posix_memalign(void **out, size_t alignment, size_t size) {
     int kind = kind_of(CALLER);
-    if (refused(kind))
-        return NULL;
-    return kept(__libc_calloc(count, size), kind);
+    void *made = refused(kind) ? NULL : kept(__libc_memalign(alignment, size), kind);
+    if (!made)
+        return ENOMEM;
+    *out = made;
+    return 0;
 }
 
 EXPORTED void *realloc(void *old, size_t size) {
@@ -138,24 +144,6 @@ EXPORTED void *realloc(void *old, size_t size) {
     forgotten(old);
     void *moved = __libc_realloc(old, size);
     return moved ? kept(moved, kind) : (kept(old, kind), NULL);
-}
-
-EXPORTED int posix_memalign(void **out, size_t alignment, size_t size) {
-    int kind = kind_of(CALLER);
-    if (refused(kind))
-        return ENOMEM;
-    void *made = kept(__libc_memalign(alignment, size), kind);
-    if (!made)
-        return ENOMEM;
-    *out = made;
-    return 0;
-}
-
-EXPORTED void *aligned_alloc(size_t alignment, size_t size) {
-    int kind = kind_of(CALLER);
-    if (refused(kind))
-        return NULL;
-    return kept(__libc_memalign(alignment, size), kind);
 }
 
 EXPORTED void free(void *address) {
