@@ -16,7 +16,16 @@ from functools import partial
 from itertools import islice
 
 from arrowipc._core import copy_into
-from arrowipc.arguments import Initialized, check_integer, check_text, instance_of, integer_of, is_filled
+from arrowipc.arguments import (
+    Initialized,
+    check_integer,
+    check_text,
+    described,
+    instance_of,
+    integer_of,
+    is_filled,
+    items_of,
+)
 from arrowipc.errors import ArrowIpcError, UsageError, missing_package, showable
 from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, room_for, take, version_of
 
@@ -222,9 +231,8 @@ class RemoteSource(Remote, Initialized):
     @property
     def local_path(self) -> str | None:
         """str: the path, if the URL is that of a file of this machine; else None."""
-        from fsspec.implementations.local import LocalFileSystem
-
-        return self._path if isinstance(self._system, LocalFileSystem) else None
+        local = sys.modules.get("fsspec.implementations.local")
+        return self._path if local is not None and isinstance(self._system, local.LocalFileSystem) else None
 
     @property
     def size(self) -> int:
@@ -323,7 +331,8 @@ class RemoteSource(Remote, Initialized):
 
     def read(self, start: int, length: int) -> bytes:
         """Return some bytes; those at the ends of the file are fetched together with others that are needed next."""
-        return run(self.reading(integer_of("start", start), integer_of("length", length)), self.call)
+        start, end = _range_of((start, integer_of("start", start) + integer_of("length", length)))
+        return run(self.reading(start, end - start), self.call)
 
     def reading(self, start: int, length: int) -> Steps[bytes]:
         """`read` in steps."""
@@ -339,7 +348,7 @@ class RemoteSource(Remote, Initialized):
 
     def fetch(self, ranges: Sequence[Range]) -> list[memoryview]:
         """Return the bytes of all ranges (start, end), fetched concurrently; near ones are fetched as one."""
-        return run(self.fetching(ranges), self.call)
+        return run(self.fetching([_range_of(each) for each in items_of("ranges", ranges)]), self.call)
 
     def fetching(self, ranges: Sequence[Range]) -> Steps[list[memoryview]]:
         """`fetch` in steps."""
@@ -443,6 +452,16 @@ class RemoteSource(Remote, Initialized):
 
     def __repr__(self) -> str:
         return f"RemoteSource({showable(self.url)!r})"
+
+
+def _range_of(found: Any) -> Range:
+    """Return a range that a caller gave; else raise a UsageError."""
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        raise UsageError(f"a range is a pair of start and end, found {described(found)}")
+    start, end = integer_of("start", found[0]), integer_of("end", found[1])
+    if not 0 <= start <= end < 2**63:
+        raise UsageError(f"a range begins at 0 or later and does not end before its start, found {start} to {end}")
+    return start, end
 
 
 class _Sequential(io.RawIOBase):

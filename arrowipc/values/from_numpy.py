@@ -173,7 +173,8 @@ def _cast(values: _Values, target: np.dtype[Any], kind: at.DataType) -> _Values:
 def _is_rounded(integers: _Values, floats: _Values) -> _Mask:
     """Which integers have more digits than the floats that they became, or are too large for them."""
     beyond = np.isinf(floats) | (floats == float(np.iinfo(integers.dtype).max + 1))
-    return beyond | (np.where(beyond, 0, floats).astype(integers.dtype) != integers)
+    rounded: _Mask = beyond | (np.where(beyond, 0, floats).astype(integers.dtype) != integers)
+    return rounded
 
 
 def _ticks(values: _Values, mask: _Mask | None, kind: at.DataType) -> tuple[_Values, _Mask | None]:

@@ -186,14 +186,30 @@ def test_given_batches_are_planned_together(web: Web, large: bytes, small: bytes
         reader.get_batches([0])
 
 
+def test_ranges_that_are_none_are_refused() -> None:
+    source = RemoteSource("memory://x")
+    for start, length, words in (
+        ("2", 1, "start must be an int"),
+        (2, 1.0, "length must be an int"),
+        (2, -1, "2 to 1"),
+    ):
+        with pytest.raises(ipc.UsageError, match=words):
+            source.read(start, length)
+    for wrong, words in (
+        (5, "ranges must be"),
+        ("x", "a pair"),
+        ([("a", 1)], "start must be an int"),
+        ([(3, 2)], "3 to 2"),
+    ):
+        with pytest.raises(ipc.UsageError, match=words):
+            source.fetch(wrong)
+
+
 def test_requests_in_flight_are_bounded(web: Web, small: bytes) -> None:
     from arrowipc.sources.http import MOST
 
     web.files["x.arrow"], web.delay = small, 0.05
     source = RemoteSource(web.url("x.arrow"), {"skip_instance_cache": True}, gap=0)
-    for name, wrong in (("start", ("2", 1)), ("length", (2, 1.0))):
-        with pytest.raises(ipc.UsageError, match=f"{name} must be an integer"):
-            source.read(*wrong)
     with ipc.open_file(source, columns=["c3", "c9"]) as reader:
         assert reader.num_record_batches == 600
         web.most_busy = 0

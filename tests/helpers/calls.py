@@ -77,6 +77,13 @@ def payloads() -> Any:
     return ipc.decode_payloads([bytes(cell) for cell in cells], parent_index=True)
 
 
+@functools.cache
+def _url() -> str:
+    """A file in a file system of fsspec."""
+    optional("fsspec").filesystem("memory").pipe("/x.arrow", FILE)
+    return "memory://x.arrow"
+
+
 #: Name -> function that makes an object of a public class; some classes have several.
 OBJECTS: dict[str, Callable[[], Any]] = {
     "Array": lambda: batch()["x"],
@@ -107,6 +114,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "RecordBatchStreamReader": lambda: ipc.open_stream(STREAM),
     "RecordBatchStreamWriter": lambda: ipc.new_stream(bytearray()),
     "Recovery": lambda: ipc.recover(FILE),
+    "RemoteSource": lambda: ipc.RemoteSource(_url()),
     "RowDataset": lambda: ipc.RowDataset(next(Path(_folder().name).glob("*/*.arrow"))),
     "Schema": lambda: batch().schema,
     "SparseCOOTensor": lambda: ipc.SparseCOOTensor.from_dense(EYE),
@@ -120,8 +128,10 @@ OBJECTS: dict[str, Callable[[], Any]] = {
 }
 #: Special methods that users call by syntax.
 SYNTAX = ("__contains__", "__copy__", "__eq__", "__getitem__", "__hash__", "__iter__", "__len__", "__repr__")
-#: Methods that are not called: two that readers, writers and payloads use internally, and two with a slow import.
-NOT_CALLED = ("pump", "resume", "to_pydata_sparse", "to_torch")
+#: Methods that only other modules use.
+INTERNAL = ("pump", "resume", "asking_size", "blocks", "call", "fetching", "reading", "sizing")
+#: Methods that are not called: these, and two with a slow import.
+NOT_CALLED = (*INTERNAL, "to_pydata_sparse", "to_torch")
 
 
 def callables() -> dict[str, tuple[Callable[[], Any], str]]:
@@ -201,6 +211,8 @@ FITTING: dict[str, Callable[[], Any]] = {
     "write_sparse_tensor.x": lambda: ipc.SparseCOOTensor.from_dense(DENSE),
     "Array.equals.other": lambda: batch()["x"],
     "Message.serialize_to.sink": io.BytesIO,
+    "RemoteSource.fetch.ranges": lambda: [(0, 8)],
+    "RemoteSource.read.length": lambda: 8,
     "StreamDecoder.feed.data": bytes,
     "Table.equals.other": table,
     "IndexedStreamReader.source": lambda: STREAM,

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import arrow_columns, scenarios
-from helpers.calls import FILE, OBJECTS, fitting, is_needed, parameters
+from helpers.calls import FILE, INTERNAL, OBJECTS, fitting, is_needed, parameters
 from helpers.processes import FREE_THREADED, in_threads, rounds, run_python, together
 from laws.test_threads import patiently, take_all
 from project.test_docstrings import OPTIONS, modules
@@ -33,10 +33,7 @@ LEFT_OUT = {
     "stats": "counts what was read",
     "decoder": "an object of the inside",
     "source": "an object of the inside",
-    "batch_bytes": "of the inside",
-    "batch_head": "of the inside",
-    "described": "of the inside",
-    "stored": "of the inside",
+    **dict.fromkeys((*INTERNAL, "batch_bytes", "batch_head", "described", "stored", "system"), "of the inside"),
     "skipped": "grows while files are read",
     "fragments": "objects that are filled while files are read",
     "copy_body_into": "writes into its argument",
