@@ -17,6 +17,7 @@ from itertools import islice
 
 from arrowipc._core import copy_into
 from arrowipc.arguments import Initialized, check_integer, check_text, instance_of, integer_of, is_filled
+from arrowipc.decode.file_decoder import merge
 from arrowipc.errors import ArrowIpcError, UsageError, missing_package, showable
 from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, room_for, take, version_of
 
@@ -481,17 +482,6 @@ class _Sequential(io.RawIOBase):
         if not self.closed:
             self._inner.close()
         super().close()
-
-
-def merge(ranges: Iterable[Range], gap: int) -> list[Range]:
-    """Return ranges in rising order, joined if they overlap or are closer than `gap`."""
-    joined: list[Range] = []
-    for start, end in sorted(ranges):
-        if joined and start - joined[-1][1] < max(gap, 1):
-            start, last = joined.pop()
-            end = max(end, last)
-        joined.append((start, end))
-    return joined
 
 
 class RemoteBlocks:
