@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, ClassVar, Literal, NoReturn, Self, SupportsIndex, TypeAlias, TypeVar, overload
 
-    from arrowipc.schemas import Field, Schema
-
     T = TypeVar("T")
 
     #: Whether values of extension types are converted, or a mapping: name of the type -> function of a stored value.
@@ -415,36 +413,6 @@ class Initialized:
             if name in slots or (type(self).__dictoffset__ and not vars(self)):
                 raise UsageError(f"this {type(self).__name__} cannot be used: __init__ was not called")
             raise missing(type(self).__name__, name, self, self._instead())
-
-
-class StreamExport:
-    """What other libraries can take as a stream of batches, or of the chunks of a column: one at a time, uncopied."""
-
-    __slots__ = ()
-
-    if TYPE_CHECKING:
-
-        @property
-        def schema(self) -> Schema: ...
-
-        def __iter__(self) -> Iterator[Any]: ...
-
-    def _stream(self) -> tuple[Schema | Field, Iterator[Any]]:
-        """Return what all of them are, and them; of a reader, those that are left."""
-        return self.schema, iter(self)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export as an ``arrow_array_stream`` PyCapsule; `requested_schema` is ignored, as the interface allows."""
-        from arrowipc.cdata.export import export_stream
-
-        return export_stream(*self._stream(), requested_schema)
-
-    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
-        """Export the same as a stream on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
-        from arrowipc.cdata.export import export_device_stream
-
-        schema, items = self._stream()
-        return export_device_stream(schema, items, requested_schema, **kwargs)
 
 
 class _Listing(type):

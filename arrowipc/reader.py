@@ -8,7 +8,6 @@ from _thread import RLock
 from arrowipc._core import Source
 from arrowipc.arguments import (
     Initialized,
-    StreamExport,
     by_name,
     check_flag,
     check_integer,
@@ -107,7 +106,7 @@ class Closing(Initialized):
         self.close()
 
 
-class BatchReader(StreamExport, Closing):
+class BatchReader(Closing):
     """Base of both readers: closing, pickling, and export of all batches."""
 
     __slots__ = ("__weakref__", "_closed", "_file", "_opened", "_owned")
@@ -176,6 +175,21 @@ class BatchReader(StreamExport, Closing):
 
     def __arrow_c_schema__(self) -> Any:
         return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Export the remaining batches through the Arrow C stream interface, one at a time.
+
+        `requested_schema` is ignored, as the interface allows: the batches have `schema`.
+        """
+        from arrowipc.cdata.export import export_stream
+
+        return export_stream(self.schema, iter(self), requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
+        """Export the same as a stream of batches on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(self.schema, iter(self), requested_schema, **kwargs)
 
 
 class RecordBatchStreamReader(BatchReader):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from _collections_abc import Iterator, Mapping, Set  # see arguments.py
 from itertools import accumulate
 
-from arrowipc.arguments import StreamExport, check_flag, check_safe, equals_foreign, instance_of, integer_of, items_of
+from arrowipc.arguments import check_flag, check_safe, equals_foreign, instance_of, integer_of, items_of
 from arrowipc.columns.array import Array, is_conditions, is_expression, is_foreign, is_integer, is_mask, mask_of
 from arrowipc.columns.column import Column
 from arrowipc.columns.record_batch import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from arrowipc.types import FieldsLike, TypeLike
 
 
-class ChunkedArray(StreamExport, Column):
+class ChunkedArray(Column):
     """One column of several record batches: arrays of one type, in order; ``table["x"]`` is one.
 
     ``len(column)`` is the number of elements; ``column[i]``, slices, iteration and ``numpy.asarray(column)`` work as
@@ -289,8 +289,17 @@ class ChunkedArray(StreamExport, Column):
             made = self.to_arrow()  # chunks; pyarrow's tables take these too
         return made if type is None else made.cast(type)
 
-    def _stream(self) -> tuple[Field, Iterator[Array]]:
-        return self.field, iter(self.chunks)
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export as a stream of the chunks: an ``arrow_array_stream`` PyCapsule, without copying."""
+        from arrowipc.cdata.export import export_stream
+
+        return export_stream(self.field, iter(self.chunks), requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
+        """Export the same as a stream of arrays on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(self.field, iter(self.chunks), requested_schema, **kwargs)
 
     def flatten(self) -> list[ChunkedArray]:
         """Return the members of a column of structs, null if the struct is; for another type, a list of this column."""
@@ -330,7 +339,7 @@ def _next(waiting: list[Any], count: int) -> Any:
     return piece.slice(0, count)
 
 
-class Table(StreamExport, Tabular):
+class Table(Tabular):
     """A schema and its batches (:class:`RecordBatch`, any number); ``read_all()`` returns one.
 
     A batch whose schema differs in more than metadata is a UsageError. ``len(table)`` is the number of rows.
@@ -603,8 +612,17 @@ class Table(StreamExport, Tabular):
 
         return rows_html(self)
 
-    def _stream(self) -> tuple[Schema, Iterator[RecordBatch]]:
-        return self.schema, iter(self.batches)
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export as a stream of the batches: an ``arrow_array_stream`` PyCapsule, without copying."""
+        from arrowipc.cdata.export import export_stream
+
+        return export_stream(self.schema, iter(self.batches), requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
+        """Export the same as a stream of batches on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(self.schema, iter(self.batches), requested_schema, **kwargs)
 
 
 # -- functions that make arrays, batches and tables ----------------------------------------------------------

@@ -563,13 +563,12 @@ cdef list check_listing(Footer footer, int64_t largest):
     """For "strict": refuse blocks that share bytes, and batches out of order; return the gaps that may hold a batch."""
     cdef Block b
     cdef int64_t i, at = 8
+    cdef bint dictionary
     extents = []
-    for i in range(footer.batches.count):
-        b = footer.block(i, False)
-        extents.append((b.offset, b.offset + b.metadata_length + b.body_length))
-    for i in range(footer.dictionaries.count):
-        b = footer.block(i, True)
-        extents.append((b.offset, b.offset + b.metadata_length + b.body_length))
+    for dictionary in range(2):
+        for i in range((footer.dictionaries if dictionary else footer.batches).count):
+            b = footer.block(i, dictionary)
+            extents.append((b.offset, b.offset + b.metadata_length + b.body_length))
     extents.sort()
     for (start, stop), (following, _) in zip(extents, extents[1:]):
         if following < stop:

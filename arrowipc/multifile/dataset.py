@@ -12,16 +12,7 @@ from weakref import proxy
 
 import numpy as np
 
-from arrowipc.arguments import (
-    Initialized,
-    StreamExport,
-    check_choice,
-    check_flag,
-    check_integer,
-    columns_of,
-    described,
-    instance_of,
-)
+from arrowipc.arguments import Initialized, check_choice, check_flag, check_integer, columns_of, described, instance_of
 from arrowipc.errors import UsageError
 from arrowipc.limits import Limits
 from arrowipc.multifile.fragments import SMALL, Fragment, Opener, Unreadable
@@ -69,7 +60,7 @@ class _Plan(NamedTuple):
     missing: dict[str, None]
 
 
-class Dataset(StreamExport, Initialized):
+class Dataset(Initialized):
     """Many files and streams as one; made by `open_dataset`.
 
     Iterating gives the batches of all files in order. Rows are numbered, from 0, through all batches that `filter`
@@ -208,6 +199,18 @@ class Dataset(StreamExport, Initialized):
             found.append(batch.slice(0, n))
             n -= batch.num_rows
         return Table(self.schema, found)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Hand all batches over the Arrow C stream interface, one at a time; `requested_schema` is ignored."""
+        from arrowipc.cdata.export import export_stream
+
+        return export_stream(self.schema, iter(self), requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
+        """Export the same as a stream of batches on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(self.schema, iter(self), requested_schema, **kwargs)
 
     def _tasks(self) -> Iterator[Task[RecordBatch | None]]:
         """Yield a task for each batch of all files, in order; its result is None if the batch is left out."""
