@@ -40,9 +40,6 @@ cdef class Recent:
     cdef object find(self, uint64_t mark, const void* wanted=*, matches_t matches=*)
     # Keep a thing with a mark; its `size` counts towards `most_bytes`.
     cdef int keep(self, object thing, uint64_t mark, int64_t size=*) except -1
-    cdef object last_again(self, const void* wanted, matches_t matches)
-    cdef object find_own(self, uint64_t mark, const void* wanted, matches_t matches)
-    cdef int keep_own(self, object thing, uint64_t mark, int64_t size) except -1
 
 
 cdef inline uint64_t identity(object key) noexcept:

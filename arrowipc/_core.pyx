@@ -172,49 +172,45 @@ cdef class Recent:
         return 0
 
     cdef object again(self, const void* wanted, matches_t matches):
-        return own(self).last_again(wanted, matches)
+        cdef Recent mine = own(self)
+        with cython.critical_section(mine):
+            last = mine.last
+            return last if last is not None and matches(last, wanted) else None
 
     cdef object find(self, uint64_t mark, const void* wanted=NULL, matches_t matches=NULL):
-        return own(self).find_own(mark, wanted, matches)
-
-    cdef int keep(self, object thing, uint64_t mark, int64_t size=0) except -1:
-        return own(self).keep_own(thing, mark, size)
-
-    @cython.critical_section
-    cdef object last_again(self, const void* wanted, matches_t matches):
-        last = self.last
-        return last if last is not None and matches(last, wanted) else None
-
-    @cython.critical_section
-    cdef object find_own(self, uint64_t mark, const void* wanted, matches_t matches):
-        cdef list things = self.things      # `matches` may run Python, so other threads may replace the list
+        cdef Recent mine = own(self)
+        cdef list things
         cdef Py_ssize_t i
-        for i in range(len(things)):
-            if self.marks[i] == mark:
-                thing = things[i]
-                if matches == NULL or matches(thing, wanted):
-                    self.last = thing
-                    return thing
+        with cython.critical_section(mine):
+            things = mine.things    # `matches` may run Python, so other threads may replace the list
+            for i in range(len(things)):
+                if mine.marks[i] == mark:
+                    thing = things[i]
+                    if matches == NULL or matches(thing, wanted):
+                        mine.last = thing
+                        return thing
         return None
 
-    @cython.critical_section
-    cdef int keep_own(self, object thing, uint64_t mark, int64_t size) except -1:
-        cdef Py_ssize_t place = len(self.things)
-        if size > self.most_bytes - self.bytes:
-            self.forget()
-            place = 0
-        before = self.things[self.oldest] if place == self.most else None   # lives on here: its destructor may run code
-        if place < self.most:
-            self.things.append(thing)
-        else:
-            place = self.oldest
-            self.oldest = (place + 1) % self.most
-            self.bytes -= self.sizes[place]
-            self.things[place] = thing
-        self.marks[place] = mark
-        self.sizes[place] = size
-        self.bytes += size
-        self.last = thing
+    cdef int keep(self, object thing, uint64_t mark, int64_t size=0) except -1:
+        cdef Recent mine = own(self)
+        cdef Py_ssize_t place
+        with cython.critical_section(mine):
+            if size > mine.most_bytes - mine.bytes:
+                mine.forget()
+            place = len(mine.things)
+            before = None       # lives on here: its destructor may run code
+            if place < mine.most:
+                mine.things.append(thing)
+            else:
+                place = mine.oldest
+                before = mine.things[place]
+                mine.oldest = (place + 1) % mine.most
+                mine.bytes -= mine.sizes[place]
+                mine.things[place] = thing
+            mine.marks[place] = mark
+            mine.sizes[place] = size
+            mine.bytes += size
+            mine.last = thing
         return 0
 
     # The same for Python, with hashable keys.
@@ -533,8 +529,6 @@ cdef dict WORDS = {
     FAULT_STRICT_DATE: (FormatError, "{column}value {at} is {found} ms: not a whole day"),
     FAULT_STRICT_TIME: (FormatError, "{column}value {at} is {found}: outside a day of {expected} units"),
     FAULT_STRICT_NULLABLE: (FormatError, "{column}has {found} nulls and is declared not nullable"),
-    FAULT_PREFIX: (FormatError, "{column}{buffer}: a compressed buffer begins with its 8-byte uncompressed length; "
-                                "found {what} {found}"),
     FAULT_MEMORY: (MemoryError, "out of memory"),
     FAULT_FULL: (UnsupportedError, "{column}the {what} would reach {found:,}, and its type counts to {expected:,}; "
                                    "keep the rows in several batches, or use a wider type"),
@@ -870,16 +864,6 @@ cdef int64_t count_variadic(const PlanData* plan, const int64_t* prefix) noexcep
     return count
 
 
-cdef inline int64_t first_buffer(const FieldPlan* field, bint v4, const int64_t* prefix) noexcept nogil:
-    """Return the number of the field's first Buffer in the message."""
-    cdef int64_t first = field.source_buffer
-    if prefix != NULL:
-        first += prefix[field.views_before]
-    if v4:
-        first += field.bitmaps_before + v4_bitmap(field)
-    return first
-
-
 cdef inline int64_t place(const uint8_t* entry, int64_t count, const uint8_t* body, int64_t body_length,
                           Extent* out, int64_t* total) noexcept nogil:
     """Turn `count` Buffer structs into Extents; return a negative number if one does not lie inside the body."""
@@ -1018,7 +1002,7 @@ cdef int walk_stored(ColumnsData* d, const BatchHeader* header, const uint8_t* b
     else:
         field = plan.fields
         while field != end:
-            entry = header.buffers.data + first_buffer(field, v4, prefix) * Buffer_SIZE
+            entry = header.buffers.data + buffer_place(field, v4, prefix) * Buffer_SIZE
             sum = &again if field.flags & FIELD_REPEATED else &total
             wrong |= place(entry, field.n_buffers, body, body_length, d.extents + field.first_buffer, sum)
             if field.view >= 0:
@@ -1053,7 +1037,7 @@ cdef int explain(const ColumnsData* d, const BatchHeader* header, int64_t body_l
         if v4 and field.codes >= 0 and d.nodes[i].null_count > 0:
             return fail_count(fault, FAULT_UNION_NULLS, i, d.nodes[i].null_count)
         count = field.n_buffers + (d.views[field.view].count if field.view >= 0 else 0)
-        entry = header.buffers.data + first_buffer(field, v4, prefix) * Buffer_SIZE
+        entry = header.buffers.data + buffer_place(field, v4, prefix) * Buffer_SIZE
         for k in range(count):
             offset = load_i64(entry + Buffer_offset)
             length = load_i64(entry + Buffer_length)
@@ -1140,7 +1124,7 @@ cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
     cdef const FieldPlan* field
     cdef Node* node
     cdef Extent* extent
-    cdef int64_t reach, size
+    cdef int64_t reach
     cdef int32_t i
     cdef int layout, found
     for i in range(d.plan.n_fields):
@@ -1149,12 +1133,6 @@ cdef int check_sizes(const ColumnsData* d, Fault* fault) noexcept nogil:
         extent = &d.extents[field.first_buffer]
         layout = field.layout
         reach = node.offset + node.length
-        if (layout == LAYOUT_FIXED and field.parent < 0 and node.null_count == 0 and node.length == d.length
-                and not mul_overflows(reach, field.width, &size) and size <= extent[1].size):
-            # Most columns are numbers without nulls, and the rest of the loop would find nothing else about them.
-            extent.data = NULL
-            extent.size = 0
-            continue
         if field.parent >= 0:
             if check_child(d, i, fault) < 0:
                 return -1

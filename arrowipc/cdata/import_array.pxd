@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from arrowipc._core cimport Columns, Plan
 from arrowipc.cdata.export cimport ArrowArray, ArrowArrayStream, ArrowSchema
 from arrowipc.columns.array cimport Array
-from arrowipc.columns.record_batch cimport RecordBatch
+from arrowipc.columns.record_batch cimport BatchProducer, RecordBatch
 
 # Return the plan of the batches that a struct describes (`whole`), or of the one column that any schema describes.
 # Equal schemas get the same plan while they are among the last few. The caller has to release `schema`.
@@ -26,7 +26,7 @@ cdef class Dictionaries:
     cdef tuple all                      # the values; None: one of them is new
 
 
-cdef class BatchStream:
+cdef class BatchStream(BatchProducer):
     """The batches of an ArrowArrayStream, one at a time."""
     cdef ArrowArrayStream stream        # release NULL: there is none, or it is at its end
     cdef Plan plan
@@ -39,7 +39,6 @@ cdef class BatchStream:
     cdef RecordBatch single             # the one batch of a stream that was made of a batch
     cdef Dictionaries known             # None: each batch has dictionaries of its own
 
-    cdef RecordBatch next(self)         # None at the end
     cdef RecordBatch take(self)
     cdef int ask(self, ArrowSchema* schema) except -1
     cdef int open(self) except -1

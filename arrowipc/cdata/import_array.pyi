@@ -4,17 +4,16 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from arrowipc.columns.array import Array
-from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.columns.record_batch import BatchProducer, RecordBatch
 from arrowipc.schemas import Schema
 
 _Validate: TypeAlias = Literal["none", "full", "strict"]
 
-class BatchStream:
+class BatchStream(BatchProducer):
     @property
     def schema(self) -> Schema: ...
     def close(self) -> None: ...
-    def __iter__(self) -> Self: ...
-    def __next__(self) -> RecordBatch: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

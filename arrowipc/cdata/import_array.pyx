@@ -19,7 +19,7 @@ from arrowipc.cdata.export cimport ARROW_DEVICE_CPU, ArrowArray, ArrowArrayStrea
 from arrowipc.columns.array cimport Array, make_array
 from arrowipc.columns.builder cimport ColumnsBuilder
 from arrowipc.columns.elements cimport check_native
-from arrowipc.columns.record_batch cimport RecordBatch, default_plan
+from arrowipc.columns.record_batch cimport BatchProducer, RecordBatch, default_plan
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.fault cimport FAULT_BUFFER_SMALL, FAULT_OFFSET, Fault, fail
 from arrowipc.inline.layouts cimport BUFFER_BITS, BUFFER_OFFSETS, LAYOUTS, LayoutSpec, is_binary, width_of
@@ -649,7 +649,7 @@ cdef bint stands_for_batch(const ArrowSchema* schema) noexcept nogil:
             and schema.dictionary == NULL)
 
 
-cdef class BatchStream:
+cdef class BatchStream(BatchProducer):
     """The batches of another library's stream, one at a time, not copied; :func:`stream_from` makes it.
 
     A stream of arrays that are not structs gives batches of one column, with the name of the stream's schema: often
@@ -698,7 +698,7 @@ cdef class BatchStream:
         return 0
 
     @cython.critical_section
-    cdef RecordBatch next(self):
+    cdef Columns next(self):
         cdef RecordBatch batch = self.single
         if self.closed:
             raise UsageError("the stream is closed")
@@ -760,14 +760,11 @@ cdef class BatchStream:
         self.single = None
         self.finish()
 
-    def __iter__(self):
-        return self
+    def __arrow_c_stream__(self, requested_schema=None):
+        """Export the remaining batches: an ``arrow_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_stream
 
-    def __next__(self):
-        cdef RecordBatch batch = self.next()
-        if batch is None:
-            raise StopIteration
-        return batch
+        return export_stream(self.schema, self, requested_schema)
 
     def __enter__(self):
         return self

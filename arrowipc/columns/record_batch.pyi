@@ -2,7 +2,7 @@
 
 import builtins
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Literal, SupportsIndex, final, overload
+from typing import Any, ClassVar, Literal, Self, SupportsIndex, final, overload
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -16,7 +16,9 @@ from arrowipc.decode.framing import Message
 from arrowipc.limits import Limits
 from arrowipc.schemas import Schema
 
-class BatchProducer: ...
+class BatchProducer:
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> RecordBatch: ...
 
 @final
 class RecordBatch(Columns, Tabular):

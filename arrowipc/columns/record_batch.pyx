@@ -556,6 +556,15 @@ cdef class BatchProducer:
     cdef Columns next(self):
         raise NotImplementedError(f"{type(self).__name__} does not produce batches")
 
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = self.next()
+        if batch is None:
+            raise StopIteration
+        return batch
+
 
 # -- arrays as columns ---------------------------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ cdef int locate(Columns out, Plan plan, const BatchHeader* header, const uint8_t
 # Do the same for a RecordBatch message, at "none"; Arrow 0.17 named its codec in the custom metadata.
 cdef int locate_batch(Columns out, Plan plan, const Envelope* message, const uint8_t* body,
                       const LimitsData* limits) except -1
+# Return where the buffers that were found lie, as (start, end) from `base` on; empty ones are left out.
+cdef list stretches(Columns columns, const uint8_t* base)
 # Do all steps for columns that are kept. `out` already has its dictionaries (None: its indices stay unchecked), and the
 # owner of the body as its own.
 cdef int decode_columns(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,

@@ -31,7 +31,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_field, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport too_many_values
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, LEVEL_NONE, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, LimitsData,
+    FIELD_ENCODED, LEVEL_NONE, LEVEL_STRICT, BatchHeader, ColumnsData, Envelope, Extent, LimitsData,
 )
 from arrowipc.inline.threads cimport count_up, in_order
 from arrowipc.maps.file_maps cimport keeper_of
@@ -113,6 +113,13 @@ cdef int locate_batch(Columns out, Plan plan, const Envelope* message, const uin
     cdef BatchHeader header
     open_table(&message.header, message, &header)
     return locate(out, plan, &header, body, message.body_length, message.version, LEVEL_NONE, limits)
+
+
+cdef list stretches(Columns columns, const uint8_t* base):
+    cdef const Extent* extent = columns.d.extents
+    cdef int32_t i
+    return [(extent[i].data - base, extent[i].data - base + extent[i].size)
+            for i in range(columns.d.n_extents) if extent[i].size]
 
 
 cdef int decode_columns(Columns out, Plan plan, const Table* table, const Envelope* message, const uint8_t* body,

@@ -11,7 +11,7 @@ from arrowipc._core cimport (
     Columns, Memory, Plan, Source, limits_data, open_batch, open_message, raise_fault, read_pairs,
 )
 from arrowipc.metadata.checksums cimport (
-    VERIFY_ALL, VERIFY_NOTHING, VERIFY_THERE, Checksum, check_sum, find_checksum, has_crc, message_crc, verify_of,
+    VERIFY_ALL, VERIFY_NOTHING, VERIFY_THERE, Checksum, check_sum, find_checksum, is_right, verify_of,
 )
 from arrowipc.columns.record_batch cimport RecordBatch
 from arrowipc.inline.fault cimport FAULT_FLATBUFFER, FAULT_MISSING, Fault, fail_in
@@ -21,8 +21,8 @@ from arrowipc.inline.loads cimport inside, load_i32, load_i64, prefetch
 from arrowipc.inline.plan cimport BatchHeader, Envelope, LimitsData
 from arrowipc.inline.threads cimport count_up
 from arrowipc.metadata.schema_reader cimport plan_schema, read_plan
-from arrowipc.decode.decoders cimport Decoder, Dictionary, TakenDictionary, locate_batch, new_decoder
-from arrowipc.decode.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message, kind_name
+from arrowipc.decode.decoders cimport Decoder, Dictionary, TakenDictionary, locate_batch, new_decoder, stretches
+from arrowipc.decode.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message, kind_name, read_prefix
 from arrowipc.decode.message_index cimport StreamIndex
 from arrowipc.decode.stream_decoder cimport StreamDecoder
 
@@ -47,6 +47,19 @@ cdef enum:
     HEADS_AHEAD = 8             # how many batches ahead metadata is prefetched
     FREE_USES = 16              # how many blocks of a larger footer are used before all its blocks are added up
     SMALLEST_MESSAGE = 40       # bytes
+
+
+def merge(ranges, int64_t gap):
+    """Return ranges (start, end) in rising order, joined if they overlap or are closer than `gap`."""
+    joined = []
+    last = -1
+    for start, end in sorted(ranges):
+        if joined and start - last < max(gap, 1):
+            start = joined.pop()[0]
+            end = max(end, last)
+        joined.append((start, end))
+        last = end
+    return joined
 
 
 cdef struct Block:
@@ -229,7 +242,8 @@ cdef class BlockDecoder:
                         Envelope* out) except -1:
         """Open the message of a block whose bytes begin at `at`, and compare it with what the footer says."""
         cdef const uint8_t* data = source.data + at
-        cdef int64_t prefix = 8, size
+        cdef int64_t prefix
+        cdef int32_t size
         cdef Checksum checksum
         cdef Fault fault
         if count_up(&self.footer.uses, 1) == FREE_USES:
@@ -237,11 +251,7 @@ cdef class BlockDecoder:
         if block.metadata_length + (block.body_length if with_body else 0) > source.size - at:
             raise UsageError(f"the bytes of a block are incomplete: {source.size - at} of "
                              f"{block.metadata_length + block.body_length}")
-        size = load_i32(data)
-        if size == -1:
-            size = load_i32(data + 4)
-        else:
-            prefix = 4
+        prefix = read_prefix(data, block.metadata_length, &size)
         if size <= 0 or size + prefix != block.metadata_length:
             raise FormatError(f"the {self.footer.name} says {block.metadata_length} bytes of metadata, the message has "
                               f"{size} behind a prefix of {prefix}")
@@ -362,24 +372,13 @@ cdef class BlockDecoder:
         cdef Source held = Source(source)
         cdef Columns columns = Columns.__new__(Columns)
         cdef Envelope envelope
-        cdef int32_t i
         try:
             self.open_block(block, held, 0, MessageHeader_RecordBatch, False, &envelope)
             # Any base will do: the extents are turned back into offsets and never followed.
             locate_batch(columns, self.decoder.plan, &envelope, held.data, &self.limits)
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
-        joined = []
-        last = -NEAR - 1
-        for start, end in sorted([(columns.d.extents[i].data - held.data,
-                                   columns.d.extents[i].data - held.data + columns.d.extents[i].size)
-                                  for i in range(columns.d.n_extents) if columns.d.extents[i].size]):
-            if start <= last + NEAR:
-                start, _ = joined.pop()
-                end = max(end, last)
-            joined.append((start, end))
-            last = end
-        return joined
+        return merge(stretches(columns, held.data), NEAR)
 
     def _placed(self, error, what, index, offset):
         """Return the same error, which then says which message it concerns."""
@@ -438,8 +437,7 @@ cdef class FileDecoder(BlockDecoder):
         end.text = NULL
         if self.checksum.text != NULL and tail.size == MARKER_SIZE + footer.size + TAIL_SIZE:
             end.text = tail.data + MARKER_SIZE + (self.checksum.text - footer.data)
-        if self.verify == VERIFY_THERE and (
-                end.text == NULL or not has_crc(&end, message_crc(&end, tail.data, tail.size, NULL, 0))):
+        if self.verify == VERIFY_THERE and (end.text == NULL or not is_right(&end, tail.data, tail.size, NULL, 0)):
             return False
         check_sum(&end, tail.data, tail.size, NULL, 0, 1 + self.footer.batches.count + self.footer.dictionaries.count,
                   False)
@@ -565,13 +563,12 @@ cdef list check_listing(Footer footer, int64_t largest):
     """For "strict": refuse blocks that share bytes, and batches out of order; return the gaps that may hold a batch."""
     cdef Block b
     cdef int64_t i, at = 8
+    cdef bint dictionary
     extents = []
-    for i in range(footer.batches.count):
-        b = footer.block(i, False)
-        extents.append((b.offset, b.offset + b.metadata_length + b.body_length))
-    for i in range(footer.dictionaries.count):
-        b = footer.block(i, True)
-        extents.append((b.offset, b.offset + b.metadata_length + b.body_length))
+    for dictionary in range(2):
+        for i in range((footer.dictionaries if dictionary else footer.batches).count):
+            b = footer.block(i, dictionary)
+            extents.append((b.offset, b.offset + b.metadata_length + b.body_length))
     extents.sort()
     for (start, stop), (following, _) in zip(extents, extents[1:]):
         if following < stop:

@@ -25,20 +25,26 @@ cdef inline bint sized_right(int32_t size, const LimitsData* limits) noexcept no
     return 0 < size and size <= limits.metadata_bytes
 
 
+cdef inline int64_t read_prefix(const uint8_t* data, int64_t size, int32_t* metadata_size) noexcept nogil:
+    """Read the size of the metadata behind a prefix; return the bytes of the prefix, 0: it is cut short."""
+    metadata_size[0] = 0
+    if size < 4:
+        return 0
+    metadata_size[0] = load_i32(data)
+    if metadata_size[0] != -1:
+        return 4
+    if size < 8:
+        return 0
+    metadata_size[0] = load_i32(data + 4)
+    return 8
+
+
 cdef inline int cut_message(const uint8_t* data, int64_t size, const LimitsData* limits,
                             CutMessage* out) noexcept nogil:
     """Find a message at `data` as `Framer` does, for kernels. FRAME_MORE: it is cut short, or broken."""
-    cdef int64_t prefix = 4
     cdef int32_t word
-    if size < 4:
-        return FRAME_END if size == 0 else FRAME_MORE
-    word = load_i32(data)
-    if word == -1:
-        if size < 8:
-            return FRAME_MORE
-        word = load_i32(data + 4)
-        prefix = 8
-    if word == 0:
+    cdef int64_t prefix = read_prefix(data, size, &word)
+    if size == 0 or (prefix and word == 0):
         return FRAME_END
     if not sized_right(word, limits) or word > size - prefix:
         return FRAME_MORE

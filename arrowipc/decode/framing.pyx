@@ -15,8 +15,8 @@ from arrowipc._core cimport (
     Memory, Source, export_bytes, limits_data, open_batch, open_message, raise_fault, read_pairs, window,
 )
 from arrowipc.metadata.checksums cimport (
-    SUM_DIGITS, VERIFY_ALL, VERIFY_THERE, Checksum, changed_byte, check_sum, closes_stream, find_checksum,
-    has_crc, has_number, message_crc, read_hex, sign_alone, verify_of,
+    SUM_DIGITS, VERIFY_ALL, VERIFY_THERE, Checksum, changed_byte, check_sum, closes_stream, find_checksum, has_number,
+    is_right, read_hex, sign_alone, verify_of,
 )
 from arrowipc.inline.body_parts cimport BodyPart, padding, put_parts, stored_size
 from arrowipc.inline.fault cimport Fault
@@ -406,8 +406,7 @@ cdef class Framer:
         if self.envelope.kind == MessageHeader_Schema:
             self.has_sums = checksum.there
         elif (self.verify == VERIFY_THERE and not self.has_sums and checksum.text != NULL
-              and has_crc(&checksum, message_crc(&checksum, self.metadata, self.metadata_size, self.body,
-                                                 self.envelope.body_length))):
+              and is_right(&checksum, self.metadata, self.metadata_size, self.body, self.envelope.body_length)):
             raise FormatError("its checksum is right, and the Schema message has none: that one has been damaged")
         if self.verify == VERIFY_ALL or self.verify == VERIFY_THERE and self.has_sums:
             if self.closed:
@@ -870,8 +869,7 @@ cdef bint stream_agrees(const uint8_t* data, int64_t size, const LimitsData* lim
             return False
         find_checksum(&message.root, Message_custom_metadata, &checksum)
         if (checksum.text == NULL or not has_number(&checksum, number)
-                or not has_crc(&checksum, message_crc(&checksum, cut.metadata, cut.metadata_size, cut.rest,
-                                                      message.body_length))):
+                or not is_right(&checksum, cut.metadata, cut.metadata_size, cut.rest, message.body_length)):
             return False
         number += 1
         data = cut.rest + message.body_length
@@ -890,8 +888,8 @@ def checksum_of(Message message not None, bint verified=False):
         return None
     if verified:
         message.join()
-        if not has_crc(&checksum, message_crc(&checksum, message.metadata_bytes, message.metadata_size,
-                                              message.body_bytes, message.envelope.body_length)):
+        if not is_right(&checksum, message.metadata_bytes, message.metadata_size, message.body_bytes,
+                        message.envelope.body_length):
             return None
     return (read_hex(checksum.text), closes_stream(&message.envelope, &checksum),
             read_hex(checksum.text + SUM_DIGITS))

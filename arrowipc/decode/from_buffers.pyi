@@ -1,7 +1,7 @@
 """Batches and arrays of buffers that a caller gives, which are validated as those of a message are."""
 
 from collections.abc import Iterable
-from typing import Literal, SupportsIndex
+from typing import Any, Literal, SupportsIndex
 
 from arrowipc._core import Columns, ReadableBuffer
 from arrowipc.arguments import MetadataLike
@@ -10,6 +10,13 @@ from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.limits import Limits
 from arrowipc.schemas import Schema
 
+def add_parts(
+    array: Array,
+    nodes: list[tuple[int, int]],
+    buffers: list[Any],
+    variadic: list[int],
+    dictionaries: list[Array | None],
+) -> None: ...
 def validate_full(columns: Columns) -> None: ...
 def from_buffers(
     schema: Schema,

@@ -15,7 +15,7 @@ from arrowipc.decode.decompress cimport normalise
 from arrowipc.decode.validate cimport validate
 
 from arrowipc.arguments import instance_of, integer_of, items_of, metadata_of, without_descriptions
-from arrowipc.datatypes import Field, own
+from arrowipc.datatypes import BinaryView, Dictionary, Field, Utf8View, own
 from arrowipc.errors import UsageError
 from arrowipc.schemas import Schema
 
@@ -81,12 +81,10 @@ def array_from_buffers(type, length, buffers, null_count, offset, children):
 
 
 cdef bint is_view(object kind) except -1:
-    from arrowipc.datatypes import BinaryView, Utf8View
-
     return isinstance(kind, (BinaryView, Utf8View))
 
 
-cdef int add_parts(Array array, list nodes, list buffers, list variadic, list dictionaries) except -1:
+def add_parts(Array array not None, list nodes, list buffers, list variadic, list dictionaries):
     """Append the arguments of `from_buffers` for an array and all its children, in pre-order."""
     if array.offset:
         array = array.take(range(array.length))
@@ -95,11 +93,10 @@ cdef int add_parts(Array array, list nodes, list buffers, list variadic, list di
     buffers.extend(own)
     if is_view(array.type):
         variadic.append(len(own) - 2)
-    if array.dictionary is not None:
+    if isinstance(array.type, Dictionary):
         dictionaries.append(array.dictionary)
     for child in array.children:
         add_parts(child, nodes, buffers, variadic, dictionaries)
-    return 0
 
 
 def validate_full(Columns columns not None):

@@ -12,7 +12,7 @@ from arrowipc.inline.footer_block cimport put_block
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, loose_i64
 from arrowipc.inline.plan cimport Envelope, LimitsData
 from arrowipc.decode.framing cimport (
-    FRAME_END, FRAME_MESSAGE, FRAME_MORE, CutMessage, Framer, Message, cut_message, kind_name, sized_right,
+    FRAME_END, FRAME_MESSAGE, FRAME_MORE, CutMessage, Framer, Message, cut_message, kind_name, read_prefix, sized_right,
 )
 
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
@@ -100,15 +100,9 @@ cdef inline bint has_room(StreamIndex index) noexcept nogil:
 cdef bint can_complete(const uint8_t* data, int64_t size, StreamIndex index) noexcept nogil:
     """Whether more bytes can complete the prefix and metadata at `data`; then raise `index.head` to their size."""
     cdef int32_t word
-    cdef int64_t prefix = 4
-    if size < 4:
+    cdef int64_t prefix = read_prefix(data, size, &word)
+    if prefix == 0:
         return True
-    word = load_i32(data)
-    if word == -1:
-        if size < 8:
-            return True
-        word = load_i32(data + 4)
-        prefix = 8
     if not sized_right(word, &index.limits) or word > index.size - index.next - prefix:
         return False
     index.head = max(index.head, prefix + word)

@@ -3,7 +3,7 @@
 Columnar format, "IPC Streaming Format". Readers that pull, callers that push bytes, and asyncio all use this decoder.
 """
 
-from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.stdint cimport int64_t, uintptr_t
 
 from arrowipc._core cimport Columns, Plan, Source
 from arrowipc.metadata.checksums cimport verify_of
@@ -12,7 +12,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.loads cimport inside
 from arrowipc.inline.plan cimport LimitsData
 from arrowipc.metadata.schema_reader cimport plan_schema, read_plan
-from arrowipc.decode.decoders cimport TakenDictionary, locate_batch, new_decoder
+from arrowipc.decode.decoders cimport TakenDictionary, locate_batch, new_decoder, stretches
 from arrowipc.decode.framing cimport FRAME_END, FRAME_MESSAGE, FRAME_MORE, Framer, Message, take_message
 
 from arrowipc.arguments import check_flag
@@ -211,9 +211,7 @@ verify=False)\n--\n\n
         """Return which parts (start, end) of `memory`, where the body lies, `decode_next` reads; None: perhaps all."""
         cdef Source held = Source(memory)
         cdef Columns columns = Columns.__new__(Columns)
-        cdef uintptr_t start = <uintptr_t> held.data
-        cdef int64_t from_start = <int64_t> (<uintptr_t> message.body_bytes - start)
-        cdef int32_t i
+        cdef int64_t from_start = <int64_t> (<uintptr_t> message.body_bytes - <uintptr_t> held.data)
         if (not self.opened or self.decoder.plan.d.whole or message.pieces is not None
                 or not inside(from_start, message.envelope.body_length, held.size)):
             return None
@@ -222,9 +220,7 @@ verify=False)\n--\n\n
         if message.envelope.kind != MessageHeader_RecordBatch or not find_extents(
                 columns, self.decoder.plan, message, &self.limits):
             return None
-        return [(<uintptr_t> columns.d.extents[i].data - start,
-                 <uintptr_t> columns.d.extents[i].data - start + columns.d.extents[i].size)
-                for i in range(columns.d.n_extents) if columns.d.extents[i].size]
+        return stretches(columns, held.data)
 
     def fits(self, Message message not None):
         """Whether the metadata of a RecordBatch message has the nodes and buffers that the schema requires."""
@@ -367,12 +363,3 @@ cdef class DecodedBatches(BatchProducer):
 
     cdef Columns next(self):
         return <Columns> self.decoder.take_next(NEXT_BATCH)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        batch = self.next()
-        if batch is None:
-            raise StopIteration
-        return batch

@@ -944,9 +944,7 @@ cdef str place_of(Plan plan, const int64_t* prefix, int version, int64_t ordinal
     cdef int32_t i
     for i in range(plan.d.n_fields):
         field = &plan.d.fields[i]
-        first = field.source_buffer + (prefix[field.views_before] if prefix != NULL else 0)
-        if version == MetadataVersion_V4:
-            first += field.bitmaps_before + v4_bitmap(field)
+        first = buffer_place(field, version == MetadataVersion_V4, prefix)
         if first <= ordinal < first + field.n_buffers:
             return f"column {field_path(plan, i)!r}: buffer {ordinal - first}"
     return f"Buffer {ordinal} of the message"

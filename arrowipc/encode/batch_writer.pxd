@@ -7,7 +7,7 @@ from arrowipc.inline.body_parts cimport BodyPart
 from arrowipc.inline.plan cimport ColumnsData
 from arrowipc.decode.framing cimport Message
 from arrowipc.encode.batch_encoder cimport Encoder
-from arrowipc.encode.dictionary_writer cimport Emission, WrittenDictionaries
+from arrowipc.encode.dictionary_writer cimport WrittenDictionaries
 
 cdef class Sink:
     cdef readonly int64_t position      # bytes taken since it began
@@ -77,8 +77,7 @@ cdef class BatchWriter:
     cdef int put_closing(self) except -1
     cdef int put_footer(self, bytes end, tuple metadata) except -1
     cdef int put_dictionaries(self, list emissions) except -1
-    cdef int put_dictionary(self, Emission emission) except -1
-    cdef int hand_over(self, bytearray blocks) except -1
+    cdef int hand_over(self, bytearray blocks, Columns columns, Truncator truncator, Message stored=*) except -1
     cdef int flush(self) except -1
 
 

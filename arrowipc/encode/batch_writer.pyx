@@ -870,9 +870,7 @@ cdef class BatchWriter:
                 self.encoder.wrap(stored, self.sink.position)
             else:
                 self.encoder.encode(&self.truncator.d, self.encode_options.chosen_data, pairs, self.sink.position)
-            if self.sink.keeps:
-                self.sink.owners = owners_of(written, self.truncator, self.encoder) if stored is None else stored
-            self.hand_over(self.batch_blocks)
+            self.hand_over(self.batch_blocks, written, self.truncator, stored)
         except BaseException as error:
             # A sink without room raises UsageError before it writes anything: then the writer can still be closed.
             if decided and (emissions or self.sink.position != position or not isinstance(error, UsageError)):
@@ -887,33 +885,30 @@ cdef class BatchWriter:
 
     cdef int put_dictionaries(self, list emissions) except -1:
         cdef Emission emission
-        for emission in emissions:
-            self.put_dictionary(emission)
-        return 0
-
-    cdef int put_dictionary(self, Emission emission) except -1:
-        cdef Truncator truncator = self.truncators.get(emission.id)
+        cdef Truncator truncator
         cdef Fault fault
-        if truncator is None:
-            truncator = self.truncators[emission.id] = Truncator(emission.plan)
-        # The data buffers of views are those of all deltas so far: each delta has to write only its own part.
-        truncator.tight = emission.is_delta
-        if truncator.truncate(&emission.values.d, emission.start, emission.values.d.length - emission.start,
-                              &fault) < 0:
-            raise_fault(&fault, emission.values.plan, f"dictionary {emission.id}")
-        self.encoder.encode(&truncator.d, NULL, (), self.sink.position, True, emission.id, emission.is_delta)
-        if self.sink.keeps:
-            self.sink.owners = owners_of(emission.values, truncator, self.encoder)
-        self.hand_over(self.dictionary_blocks)
-        self.num_dictionary_batches += 1
-        self.num_dictionary_deltas += emission.is_delta
-        self.num_replaced_dictionaries += emission.replaces
+        for emission in emissions:
+            truncator = self.truncators.get(emission.id)
+            if truncator is None:
+                truncator = self.truncators[emission.id] = Truncator(emission.plan)
+            # The data buffers of views are those of all deltas so far: each delta has to write only its own part.
+            truncator.tight = emission.is_delta
+            if truncator.truncate(&emission.values.d, emission.start, emission.values.d.length - emission.start,
+                                  &fault) < 0:
+                raise_fault(&fault, emission.values.plan, f"dictionary {emission.id}")
+            self.encoder.encode(&truncator.d, NULL, (), self.sink.position, True, emission.id, emission.is_delta)
+            self.hand_over(self.dictionary_blocks, emission.values, truncator)
+            self.num_dictionary_batches += 1
+            self.num_dictionary_deltas += emission.is_delta
+            self.num_replaced_dictionaries += emission.replaces
         return 0
 
-    cdef int hand_over(self, bytearray blocks) except -1:
-        """Send the message that was just encoded to the sink."""
+    cdef int hand_over(self, bytearray blocks, Columns columns, Truncator truncator, Message stored=None) except -1:
+        """Send the message that was just encoded to the sink: of truncated columns, or `stored` as it was read."""
         cdef Encoder encoder = self.encoder
         cdef int64_t used, position = self.sink.position
+        if self.sink.keeps:
+            self.sink.owners = owners_of(columns, truncator, encoder) if stored is None else stored
         if encoder.checksum:
             with nogil:
                 encoder.sign(self.earlier + self.num_messages)
@@ -997,9 +992,7 @@ cdef class BatchWriter:
         check(self.truncator.truncate(&empty.d, 0, 0, &fault), &fault, empty)
         self.encoder.closing = True
         self.encoder.encode(&self.truncator.d, NULL, (), self.sink.position)
-        if self.sink.keeps:
-            self.sink.owners = owners_of(empty, self.truncator, self.encoder)
-        self.hand_over(self.batch_blocks)
+        self.hand_over(self.batch_blocks, empty, self.truncator)
         return 0
 
     cdef int put_footer(self, bytes end, tuple metadata) except -1:

@@ -53,10 +53,8 @@ cdef enum FaultCode:
     FAULT_STRICT_DATE        # strict: date64 that is not a whole day
     FAULT_STRICT_TIME        # strict: time of day outside 0..24 h
     FAULT_STRICT_NULLABLE    # strict: nulls in a field that is not nullable
-    # compressed bodies and dictionaries
-    FAULT_PREFIX             # the 8-byte uncompressed length is absent or negative
+    # memory and builders
     FAULT_MEMORY             # an allocation failed
-    # builders
     FAULT_FULL               # `what`, such as offsets, would reach `found`; its type reaches only `expected`
 
 cdef struct Fault:

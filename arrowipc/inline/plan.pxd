@@ -72,6 +72,16 @@ cdef inline bint v4_bitmap(const FieldPlan* field) noexcept nogil:
     return field.codes >= 0 or field.layout == LAYOUT_RUN_END
 
 
+cdef inline int64_t buffer_place(const FieldPlan* field, bint v4, const int64_t* prefix) noexcept nogil:
+    """Return the number of the field's first Buffer in a message; `prefix` is that of `check_counts`."""
+    cdef int64_t first = field.source_buffer
+    if prefix != NULL:
+        first += prefix[field.views_before]
+    if v4:
+        first += field.bitmaps_before + v4_bitmap(field)
+    return first
+
+
 cdef struct FieldSizes:
     # How the sizes of a field's buffers and children follow from its length, for `walk_measured`: 16 bytes, enough for
     # most layouts.

@@ -37,11 +37,9 @@ cdef uint32_t read_hex(const uint8_t* digits) noexcept nogil
 # Raise a FormatError if the checksum is not that of these bytes, or has another number than `number` (-1: any).
 cdef int check_sum(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
                    int64_t body_size, int64_t number, bint use_threads) except -1
-# Return the CRC of a message that has such a checksum.
-cdef uint32_t message_crc(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
-                          int64_t body_size) noexcept nogil
-# Whether a checksum has this CRC, or this number.
-cdef bint has_crc(const Checksum* checksum, uint32_t crc) noexcept nogil
+# Whether a checksum has the CRC of a message; whether it has this number.
+cdef bint is_right(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
+                   int64_t body_size) noexcept nogil
 cdef bint has_number(const Checksum* checksum, int64_t number) noexcept nogil
 # Find the byte with the one changed bit that explains a wrong CRC; -1: there is none.
 cdef int64_t changed_byte(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,

@@ -89,7 +89,7 @@ cdef void sign_alone(uint8_t* metadata, int64_t size, const uint8_t* body, int64
     find_checksum(&root, Message_custom_metadata, &checksum)
     if checksum.text != NULL:
         put_hex(metadata + (checksum.text - metadata) + SUM_DIGITS,
-                ~crc_next(crc_start(metadata, size, checksum.text + SUM_DIGITS), body, body_size))
+                message_crc(&checksum, metadata, size, body, body_size))
 
 
 cdef uint32_t crc_more(uint32_t register, const uint8_t* data, int64_t size) noexcept nogil:
@@ -160,7 +160,7 @@ cdef int check_sum(const Checksum* checksum, const uint8_t* head, int64_t head_s
             crc = message_crc(checksum, head, head_size, body, body_size)
     else:
         crc = ~crc_shared(crc_start(head, head_size, digits), body, body_size)
-    if not has_crc(checksum, crc):
+    if not is_hex_of(digits, crc):
         with nogil:
             at = changed_byte(checksum, head, head_size, body, body_size)
         where = "" if at < 0 else (f": a bit of byte {at:,} of its metadata has changed" if at < head_size else
@@ -178,18 +178,20 @@ cdef uint32_t message_crc(const Checksum* checksum, const uint8_t* head, int64_t
     return ~crc_next(crc_start(head, head_size, checksum.text + SUM_DIGITS), body, body_size)
 
 
-cdef bint has_crc(const Checksum* checksum, uint32_t crc) noexcept nogil:
-    """Whether the checksum has this CRC, digit by digit."""
+cdef bint is_hex_of(const uint8_t* digits, uint32_t number) noexcept nogil:
+    """Whether eight digits are those that `put_hex` writes."""
     cdef uint8_t[8] found
-    put_hex(found, crc)
-    return memcmp(found, checksum.text + SUM_DIGITS, 8) == 0
+    put_hex(found, number)
+    return memcmp(found, digits, 8) == 0
+
+
+cdef bint is_right(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,
+                   int64_t body_size) noexcept nogil:
+    return is_hex_of(checksum.text + SUM_DIGITS, message_crc(checksum, head, head_size, body, body_size))
 
 
 cdef bint has_number(const Checksum* checksum, int64_t number) noexcept nogil:
-    """Whether the checksum says that the message has this number."""
-    cdef uint8_t[8] found
-    put_hex(found, <uint32_t> number)
-    return memcmp(found, checksum.text, 8) == 0
+    return is_hex_of(checksum.text, <uint32_t> number)
 
 
 cdef int64_t changed_byte(const Checksum* checksum, const uint8_t* head, int64_t head_size, const uint8_t* body,

@@ -966,25 +966,23 @@ cdef inline bint same_bytes(const Vector* a, const Vector* b, int64_t element) n
     return a.count == b.count and (a.count == 0 or memcmp(a.data, b.data, a.count * element) == 0)
 
 
-cdef inline bint same_text(const Table* a, const Table* b, int32_t slot) noexcept nogil:
+cdef inline bint same_vector(const Table* a, const Table* b, int32_t slot, int32_t element) noexcept nogil:
     cdef Vector x, y
-    return fb_string(a, slot, &x) == fb_string(b, slot, &y) and same_bytes(&x, &y, 1)
+    return fb_vector(a, slot, element, &x) == fb_vector(b, slot, element, &y) and same_bytes(&x, &y, element)
 
 
 cdef bint same_field(const Table* a, const Table* b) noexcept nogil:
     cdef FieldPlan x, y
     cdef Table type, other
-    cdef Vector name, other_name, below, others, ids, codes
+    cdef Vector name, other_name, below, others
     cdef Fault fault
     cdef int64_t id = 0, other_id = 0
     cdef int found
     if (open_field(a, &x, &name, &type, &below, &fault) < 0
             or open_field(b, &y, &other_name, &other, &others, &fault) < 0
             or not same_bytes(&name, &other_name, 1) or not same_form(&x, &y, -1)
-            or (x.type == Type_Timestamp and not same_text(&type, &other, Timestamp_timezone))
-            or (x.type == Type_Union and not (fb_vector(&type, Union_typeIds, 4, &ids)
-                                              == fb_vector(&other, Union_typeIds, 4, &codes)
-                                              and same_bytes(&ids, &codes, 4)))):
+            or (x.type == Type_Timestamp and not same_vector(&type, &other, Timestamp_timezone, 1))
+            or (x.type == Type_Union and not same_vector(&type, &other, Union_typeIds, 4))):
         return False
     found = open_encoding(a, &x, &id, &fault)
     return (found >= 0 and found == open_encoding(b, &y, &other_id, &fault) and id == other_id

@@ -270,12 +270,12 @@ def write_schema_message(schema, version, tuple custom_metadata):
     return add_message(w, VERSIONS[version], MessageHeader_Schema, add_schema(w, schema), 0, pairs)
 
 
-def encapsulate(bytes metadata not None, bint legacy=False):
-    """Put the prefix in front of a finished ``Message`` table and zeros behind it, up to a multiple of 8.
+def encapsulate(bytes metadata not None, bint legacy=False, int64_t alignment=8):
+    """Put the prefix in front of a finished ``Message`` table and zeros behind it, up to a multiple of `alignment`.
 
     `legacy`: the prefix from before version 0.15 of the format: 4 bytes of size, without a continuation marker.
     """
-    cdef int64_t start = 4 if legacy else 8, size = len(metadata), whole = round_up(start + size, 8)
+    cdef int64_t start = 4 if legacy else 8, size = len(metadata), whole = round_up(start + size, alignment)
     cdef bytes message = PyBytes_FromStringAndSize(NULL, whole)
     cdef unsigned char* at = <unsigned char*> PyBytes_AS_STRING(message)
     put32(at, -1)

@@ -15,6 +15,7 @@ from arrowipc import datatypes as at
 from arrowipc.arguments import repeated
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch
+from arrowipc.decode.from_buffers import add_parts
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UsageError
 from arrowipc.metadata.schema_tables import dictionaries_of
 from arrowipc.schemas import Schema, numbered_field, numbered_type, renumbered
@@ -357,22 +358,14 @@ class _Parts:
         """Add one value, or null, several times."""
         one = self._mapping.value(value, kind, column)
         self.charge(rows * one.width, column)
-        self.same(one(rows), kind)
+        self.same(one(rows))
 
-    def same(self, array: Array, kind: at.DataType, valid: Any = None) -> None:
+    def same(self, array: Array, valid: Any = None) -> None:
         """Add an array as it is, or with another validity bitmap."""
-        buffers: list[Any] = list(array.buffers())
+        node, buffer = len(self.nodes), len(self.buffers)
+        add_parts(array, self.nodes, self.buffers, self.variadic, self.dictionaries)
         if valid is not None:
-            buffers[0] = valid
-        counted = bool(buffers) and buffers[0] is None and not isinstance(kind, (at.Union, at.RunEndEncoded))
-        self.nodes.append((len(array), 0 if counted else -1))
-        self.buffers += buffers
-        if isinstance(kind, (at.Utf8View, at.BinaryView)):
-            self.variadic.append(len(buffers) - 2)
-        if isinstance(kind, at.Dictionary):
-            self.dictionaries.append(array.dictionary)
-        for child, field in zip(array.children, kind.children, strict=True):
-            self.same(child, field.type)
+            self.nodes[node], self.buffers[buffer] = (len(array), -1), valid
 
     def add(self, array: Array, have: at.Field, want: at.Field, column: str) -> None:
         """Add an array of the field `have`, converted to the field `want`."""
@@ -382,7 +375,7 @@ class _Parts:
         if have.nullable and not want.nullable and array.null_count:
             raise refused(column, f"has {array.null_count:,} nulls, and schema= allows none", FormatError)
         if kind == target:
-            self.same(array, kind)
+            self.same(array)
         elif isinstance(kind, at.Null):
             self.repeated(None, len(array), target, column)
         elif isinstance(kind, at.Dictionary):
@@ -393,7 +386,7 @@ class _Parts:
             self._own(array, _wide_offsets(array), array.buffers()[2])
         elif isinstance(kind, (*at.TEXT, *BINARY)):
             self.charge(nbytes_of(array), column)
-            self.same(Array.from_pylist(array.to_pylist(max_values=len(array) + 1, extensions=False), target), target)
+            self.same(Array.from_pylist(array.to_pylist(max_values=len(array) + 1, extensions=False), target))
         elif isinstance(kind, at.Struct):
             self._own(array)
             known = {field.name: (child, field) for field, child in zip(kind.fields, array.children, strict=True)}
@@ -440,7 +433,7 @@ class _Parts:
             packed &= np.frombuffer(own, np.uint8, len(packed))
         if not want.nullable and np.unpackbits(packed, count=n, bitorder="little").sum() < n:
             raise refused(column, "has nulls, and schema= allows none", FormatError)
-        self.same(taken, want.type, packed)
+        self.same(taken, packed)
 
 
 def _numbers(array: Array, kind: at.DataType) -> Integers:

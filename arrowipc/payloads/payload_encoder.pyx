@@ -183,7 +183,7 @@ cdef class PayloadEncoder:
             i = self.n_shared
             self.n_shared += 1
             at = writer.sink.position
-            writer.put_dictionary(emission)
+            writer.put_dictionaries([emission])
             self.shared[i].at = at
             self.shared[i].size = writer.sink.position - at
             self.shared[i].id = emission.id

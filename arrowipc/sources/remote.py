@@ -26,6 +26,7 @@ from arrowipc.arguments import (
     is_filled,
     items_of,
 )
+from arrowipc.decode.file_decoder import merge
 from arrowipc.errors import ArrowIpcError, UsageError, missing_package, showable
 from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, room_for, take, version_of
 
@@ -500,17 +501,6 @@ class _Sequential(io.RawIOBase):
         if not self.closed:
             self._inner.close()
         super().close()
-
-
-def merge(ranges: Iterable[Range], gap: int) -> list[Range]:
-    """Return ranges in rising order, joined if they overlap or are closer than `gap`."""
-    joined: list[Range] = []
-    for start, end in sorted(ranges):
-        if joined and start - joined[-1][1] < max(gap, 1):
-            start, last = joined.pop()
-            end = max(end, last)
-        joined.append((start, end))
-    return joined
 
 
 class RemoteBlocks:

@@ -17,10 +17,11 @@ from arrowipc.inline.loads cimport load_i64
 from arrowipc.inline.plan cimport LAYOUT_BOOL, Envelope, FieldPlan, LimitsData
 from arrowipc.decode.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_message
 from arrowipc.tensors.message cimport (
-    MOST_DIMENSIONS, Location, Shape, broken, count_elements, element_type, read_buffer, read_element, read_names,
-    read_shape,
+    Location, Shape, broken, count_elements, element_type, read_buffer, read_element, read_names, read_shape,
 )
-from arrowipc.tensors.strided_copy cimport Gathered, gather_all, gathered, is_packed, reach, row_major, stored_strides
+from arrowipc.tensors.strided_copy cimport (
+    MOST_DIMENSIONS, Gathered, gather_all, gathered, is_packed, reach, row_major, stored_strides,
+)
 
 from arrowipc.datatypes import Bool, FloatingPoint, Int
 from arrowipc.arguments import check_flag, checked_names, equals_foreign

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from arrowipc.arguments import described
 from arrowipc.columns.array import Array
 from arrowipc.errors import FormatError, UsageError
-from arrowipc.metadata.schema_tables import write_tensor_message
+from arrowipc.metadata.schema_tables import encapsulate, write_tensor_message
 from arrowipc.tensors.dense import Tensor, body_of, joined, recent_head, remember_head, tensor_in_bytes, tensor_of
-from arrowipc.tensors.message import head_of, stored_length
+from arrowipc.tensors.message import stored_length
 from arrowipc.tensors.message_io import buffer_size, read_framed, read_framed_all, write_framed
 
 if TYPE_CHECKING:
@@ -180,9 +180,9 @@ def _encoded(tensor: Tensor) -> tuple[bytes, Any]:
     head = recent_head(tensor)
     if head is None:
         length = buffer_size(body)
-        head = head_of(
-            write_tensor_message(tensor.type, tensor.shape, tensor.dim_names, strides, length, stored_length(length))
-        )
+        stored = stored_length(length)
+        metadata = write_tensor_message(tensor.type, tensor.shape, tensor.dim_names, strides, length, stored)
+        head = encapsulate(metadata, alignment=64)
         remember_head(tensor, head)
     return head, body
 

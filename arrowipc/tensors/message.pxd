@@ -3,10 +3,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from arrowipc.inline.flatbuf cimport Table
 from arrowipc.inline.plan cimport FieldPlan
+from arrowipc.tensors.strided_copy cimport MOST_DIMENSIONS
 
 cdef enum:
     TENSOR_ALIGNMENT = 64   # of messages and of every buffer of their bodies
-    MOST_DIMENSIONS = 64    # of a tensor: NumPy's limit, and the size of the fixed C arrays here
 
 cdef struct Shape:
     int32_t ndim
@@ -40,11 +40,3 @@ cdef int read_buffer(const Table* header, int32_t slot, str table, str part, int
 cdef int check_buffer(const uint8_t* entry, str table, str part, int64_t body_length, Location* out) except -1
 # Return the number of elements, and set the number of their bytes; raise if either does not fit 63 bits.
 cdef int64_t count_elements(const Shape* shape, int64_t width, str table, int64_t* nbytes) except -1
-
-
-cdef class Piecewise:
-    """A buffer of a body that is made piece by piece while it is written."""
-    cdef readonly int64_t nbytes
-    # Write the next bytes, at most `room`, to `out`; return how many, 0 at the end. Called without the GIL.
-    cdef int64_t fill(self, uint8_t* out, int64_t room) noexcept nogil
-    cdef void rewind(self) noexcept         # begin again with the first byte

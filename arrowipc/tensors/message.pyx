@@ -1,9 +1,8 @@
 """The common parts of dense and sparse tensor messages: reading with bounds checks, and writing at multiples of 64."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
 from libc.string cimport memset
 
 from arrowipc._core cimport Memory, Source, raise_fault
@@ -15,16 +14,14 @@ from arrowipc.inline.flatbuf cimport (
 )
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, mul_overflows, round_up
 from arrowipc.inline.plan cimport LAYOUT_BOOL, LAYOUT_FIXED, FieldPlan
+from arrowipc.inline.room cimport new_zeros
 from arrowipc.inline.utf8 cimport utf8_error
 from arrowipc.metadata.schema_reader cimport fixed_type, read_type
 from arrowipc.encode.batch_writer cimport Sink
+from arrowipc.tensors.strided_copy cimport PIECE, Gathered
 
 from arrowipc.datatypes import Bool
 from arrowipc.errors import FormatError, LimitError
-
-cdef enum:
-    PIECE = 1 << 20             # bytes of a `Piecewise` made at a time: still in the cache when they are written
-    PREFIX_BYTES = 8
 
 cdef dict TYPE_NAMES = {
     Type_Null: "Null", Type_Binary: "Binary", Type_Utf8: "Utf8", Type_List: "List", Type_Struct_: "Struct_",
@@ -179,79 +176,44 @@ def leading_padding(data):
 # -- writing -------------------------------------------------------------------------------------------------
 
 
-cdef class Piecewise:
-    """A buffer of a body that is made piece by piece while it is written."""
-
-    cdef int64_t fill(self, uint8_t* out, int64_t room) noexcept nogil:
-        return 0
-
-    cdef void rewind(self) noexcept:
-        pass
-
-
-def head_of(bytes metadata not None):
-    """Return the bytes in front of a body: prefix, `metadata` (a ``Message`` table), zeros up to a multiple of 64."""
-    cdef int64_t size = round_up(PREFIX_BYTES + len(metadata), TENSOR_ALIGNMENT)
-    prefix = b"\xff\xff\xff\xff" + (size - PREFIX_BYTES).to_bytes(4, "little")
-    return b"".join((prefix, metadata, bytes(size - PREFIX_BYTES - len(metadata))))
-
-
 def stored_length(int64_t size):
     """Return the bytes of a buffer in a body, with the zeros behind it."""
     return round_up(size, TENSOR_ALIGNMENT)
 
 
-cdef class Exports:
-    # The exported buffers of a body, held while they are written.
-    cdef Py_buffer* views
-    cdef BodyPart* parts
-    cdef int32_t count
-
-    def __cinit__(self, Py_ssize_t room):
-        self.views = <Py_buffer*> calloc(room + 1, sizeof(Py_buffer))
-        self.parts = <BodyPart*> calloc(room + 1, sizeof(BodyPart))
-        if self.views == NULL or self.parts == NULL:
-            raise MemoryError()
-
-    def __dealloc__(self):
-        cdef int32_t i
-        for i in range(self.count):
-            PyBuffer_Release(&self.views[i])
-        free(self.views)
-        free(self.parts)
-
-    cdef int64_t add(self, object buffer) except -1:
-        PyObject_GetBuffer(buffer, &self.views[self.count], PyBUF_SIMPLE)
-        self.parts[self.count].data = <const uint8_t*> self.views[self.count].buf
-        self.parts[self.count].size = self.views[self.count].len
-        self.count += 1
-        return round_up(self.views[self.count - 1].len, TENSOR_ALIGNMENT)
-
-
 def write_message(Sink sink not None, bytes head not None, buffers):
-    """Write a head and the buffers of a body (bytes-like or Piecewise), each followed by zeros up to a multiple of 64.
+    """Write a head and the buffers of a body (bytes-like or Gathered), each followed by zeros up to a multiple of 64.
 
     Return the number of bytes written.
     """
     cdef int64_t start = sink.position, body = 0
     cdef const uint8_t* at = <const uint8_t*> PyBytes_AS_STRING(head)
     cdef int64_t size = len(head)
-    cdef Exports held = Exports(len(buffers))
-    for buffer in buffers:
-        if not isinstance(buffer, Piecewise):
-            body += held.add(buffer)
-            continue
-        # Write the head and the buffers collected so far, then start a new list.
-        sink.write(at, size, held.parts, held.count, TENSOR_ALIGNMENT, body)
-        body = size = 0
-        held = Exports(len(buffers))
-        write_pieces(sink, buffer)
-    if size or body:
-        sink.write(at, size, held.parts, held.count, TENSOR_ALIGNMENT, body)
+    cdef BodyPart* parts = <BodyPart*> new_zeros(len(buffers), sizeof(BodyPart))
+    cdef int32_t count = 0
+    cdef Source source
+    cdef list held = []
+    try:
+        for buffer in buffers:
+            if isinstance(buffer, Gathered):
+                # Write the head and the buffers collected so far, then start a new list.
+                sink.write(at, size, parts, count, TENSOR_ALIGNMENT, body)
+                body = size = count = 0
+                write_pieces(sink, buffer)
+                continue
+            source = Source(buffer)
+            held.append(source)
+            parts[count] = BodyPart(source.data, source.size, 0, False)
+            count += 1
+            body += round_up(source.size, TENSOR_ALIGNMENT)
+        if size or body:
+            sink.write(at, size, parts, count, TENSOR_ALIGNMENT, body)
+    finally:
+        free(parts)
     return sink.position - start
 
 
-cdef int write_pieces(Sink sink, Piecewise buffer) except -1:
+cdef int write_pieces(Sink sink, Gathered buffer) except -1:
     """Write a buffer, each piece while it is still in the cache; the last piece includes the padding."""
     cdef int64_t zeros = padding(buffer.nbytes, TENSOR_ALIGNMENT), done = 0, size
     cdef Memory memory = Memory(min(buffer.nbytes, <int64_t> PIECE) + zeros)

@@ -16,7 +16,8 @@ from arrowipc.encode.targets import open_sink
 from arrowipc.errors import FormatError, TruncatedError, UsageError
 from arrowipc.sources.file_objects import FileObjectError, position_of, read_some
 from arrowipc.sources.source import open_source, pump
-from arrowipc.tensors.message import Piecewise, leading_padding, stored_length, write_message
+from arrowipc.tensors.message import leading_padding, stored_length, write_message
+from arrowipc.tensors.strided_copy import Gathered
 
 if TYPE_CHECKING:
     from arrowipc.limits import Limits
@@ -107,7 +108,7 @@ def _skip_padding(file: Any) -> bytes:
 
 
 def write_framed(target: Any, head: bytes, buffers: Sequence[Any], *, durable: bool = True) -> int:
-    """Write a head (see `head_of`) and the buffers of a body, each at a multiple of 64 in the sink.
+    """Write a head, which ends at a multiple of 64, and the buffers of a body, each at a multiple of 64 in the sink.
 
     A file gets its name when the message is complete. A bytearray is appended to; an mmap is written at its position,
     other memory at its beginning. Return the number of bytes written, including the zeros in front.
@@ -156,8 +157,8 @@ def _position_of(target: Any) -> int:
 
 
 def buffer_size(buffer: Any) -> int:
-    """Return the bytes of a buffer of a body: bytes-like, or `Piecewise`."""
-    if isinstance(buffer, (bytes, memoryview, Piecewise)):
+    """Return the bytes of a buffer of a body: bytes-like, or `Gathered`."""
+    if isinstance(buffer, (bytes, memoryview, Gathered)):
         return len(buffer) if isinstance(buffer, bytes) else buffer.nbytes
     with memoryview(buffer) as view:
         return view.nbytes

@@ -7,8 +7,8 @@ import numpy as np
 from arrowipc._core import Recent
 from arrowipc.arguments import check_choice
 from arrowipc.errors import FormatError, UsageError
-from arrowipc.metadata.schema_tables import write_sparse_tensor_message
-from arrowipc.tensors.message import head_of, stored_length
+from arrowipc.metadata.schema_tables import encapsulate, write_sparse_tensor_message
+from arrowipc.tensors.message import stored_length
 from arrowipc.tensors.message_io import read_framed, write_framed
 from arrowipc.tensors.sparse_convert import Index
 from arrowipc.tensors.sparse_message import open_sparse
@@ -164,11 +164,10 @@ def encoded(tensor: SparseTensor) -> tuple[bytes, list[memoryview]]:
     head: bytes | None = _recent.get(key)
     if head is None:
         table = _index_table(tensor, places[:-1])
-        head = head_of(
-            write_sparse_tensor_message(
-                tensor.type, tensor.shape, tensor.dim_names, tensor.non_zero_length, table, places[-1], length
-            )
+        metadata = write_sparse_tensor_message(
+            tensor.type, tensor.shape, tensor.dim_names, tensor.non_zero_length, table, places[-1], length
         )
+        head = encapsulate(metadata, alignment=64)
         _recent.put(key, head)
     return head, buffers
 

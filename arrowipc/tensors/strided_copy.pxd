@@ -1,7 +1,9 @@
 # Elements at strides: the bytes that they span, and copying them in row-major order, in blocks that stay in the cache.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from arrowipc.tensors.message cimport MOST_DIMENSIONS, Piecewise
+cdef enum:
+    MOST_DIMENSIONS = 64    # of a tensor: NumPy's limit, and the size of the fixed C arrays here
+    PIECE = 1 << 20         # bytes that are gathered at a time: still in the cache when they are written
 
 cdef struct Joined:
     # The dimensions without those of size 1; neighbours that can be walked with one stride are joined.
@@ -23,8 +25,9 @@ cdef bint stored_strides(int32_t ndim, const int64_t* shape, const int64_t* stri
 cdef int64_t reach(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t width) noexcept nogil
 
 
-cdef class Gathered(Piecewise):
-    """Elements at strides as one row-major buffer."""
+cdef class Gathered:
+    """Elements at strides as one row-major buffer, which is made piece by piece while it is written."""
+    cdef readonly int64_t nbytes
     cdef const uint8_t* data
     cdef object owner
     cdef Joined layout
@@ -32,6 +35,9 @@ cdef class Gathered(Piecewise):
     cdef int64_t block              # bytes of one such row
     cdef int64_t index[MOST_DIMENSIONS + 1]     # the position of the next row, for each dimension up to `level`
     cdef bint ended
+    # Write the next bytes, at most `room`, to `out`; return how many, 0 at the end.
+    cdef int64_t fill(self, uint8_t* out, int64_t room) noexcept nogil
+    cdef void rewind(self) noexcept         # begin again with the first byte
     cdef inline const uint8_t* at(self) noexcept nogil
     cdef inline void advance(self, int64_t rows) noexcept nogil
 

@@ -1,1 +1,5 @@
-"""Row-major copies of elements at strides; only compiled modules use this one."""
+"""Row-major copies of elements at strides; compiled modules use the rest of this one."""
+
+class Gathered:
+    @property
+    def nbytes(self) -> int: ...

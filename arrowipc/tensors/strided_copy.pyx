@@ -4,11 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from arrowipc.inline.loads cimport add_overflows, loose_u16, loose_u32, loose_u64, mul_overflows
-from arrowipc.tensors.message cimport MOST_DIMENSIONS, Piecewise
 
 cdef enum:
     CACHE_LINE = 64
-    PIECE = 1 << 20             # bytes copied per call of `fill`
 
 # -- layouts -------------------------------------------------------------------------------------------------
 
@@ -109,9 +107,7 @@ cdef void join_dimensions(int32_t ndim, const int64_t* shape, const int64_t* str
 # -- gathering -----------------------------------------------------------------------------------------------
 
 
-cdef class Gathered(Piecewise):
-    """Elements at strides as one row-major buffer, which is made piece by piece while it is written."""
-
+cdef class Gathered:
     cdef void rewind(self) noexcept:
         cdef int32_t i
         for i in range(self.layout.ndim):

@@ -142,6 +142,13 @@ def test_pyarrow_tables_readers_and_chunked_arrays() -> None:
     assert array_from(structs).to_pylist() == [{"a": 1}, None, {"a": 3}]
 
 
+def test_streams_go_on_to_others() -> None:
+    assert pa.table(ipc.table(TABLE).to_reader()).equals(TABLE)
+    with stream_from(TABLE) as stream:
+        next(stream)
+        assert pa.table(stream).to_pydict() == {"i": [3], "s": ["c"]}
+
+
 def test_streams_without_batches() -> None:
     empty = TABLE.schema.empty_table().to_reader()
     found = batch_from(pa.RecordBatchReader.from_batches(TABLE.schema, []))

@@ -123,6 +123,8 @@ def test_dictionaries_that_have_not_arrived_are_needed_for_values_only():
         encoded(None, (0,), validate="full")
     with pytest.raises(FormatError, match="has not arrived"):
         encoded(None, (0,)).to_pydict()
+    parent = ipc.Array.from_buffers(struct([field("s", found["x"].type)]), 1, [None], children=[found["x"]])
+    assert parent.to_pylist() == [{"s": None}]
 
 
 @pytest.mark.parametrize("index", [3, -1])
