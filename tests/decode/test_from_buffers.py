@@ -123,7 +123,7 @@ def test_dictionaries_that_have_not_arrived_are_needed_for_values_only():
         encoded(None, (0,), validate="full")
     with pytest.raises(FormatError, match="has not arrived"):
         encoded(None, (0,)).to_pydict()
-    parent = ipc.Array.from_buffers(struct([field("s", found["x"].type)]), 1, [None], children=[found["x"]])
+    parent = ipc.Array.from_buffers(ipc.struct([ipc.field("s", found["x"].type)]), 1, [None], children=[found["x"]])
     assert parent.to_pylist() == [{"s": None}]
 
 

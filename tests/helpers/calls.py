@@ -77,13 +77,6 @@ def payloads() -> Any:
     return ipc.decode_payloads([bytes(cell) for cell in cells], parent_index=True)
 
 
-@functools.cache
-def _url() -> str:
-    """A file in a file system of fsspec."""
-    optional("fsspec").filesystem("memory").pipe("/x.arrow", FILE)
-    return "memory://x.arrow"
-
-
 #: Name -> function that makes an object of a public class; some classes have several.
 OBJECTS: dict[str, Callable[[], Any]] = {
     "Array": lambda: batch()["x"],
@@ -114,7 +107,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "RecordBatchStreamReader": lambda: ipc.open_stream(STREAM),
     "RecordBatchStreamWriter": lambda: ipc.new_stream(bytearray()),
     "Recovery": lambda: ipc.recover(FILE),
-    "RemoteSource": lambda: ipc.RemoteSource(_url()),
+    "RemoteSource": lambda: ipc.RemoteSource(f"file://{_folder().name}/year=2025/a.arrow"),
     "RowDataset": lambda: ipc.RowDataset(next(Path(_folder().name).glob("*/*.arrow"))),
     "Schema": lambda: batch().schema,
     "SparseCOOTensor": lambda: ipc.SparseCOOTensor.from_dense(EYE),
