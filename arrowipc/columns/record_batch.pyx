@@ -386,11 +386,6 @@ cdef class RecordBatch(Columns, Tabular):
 
         return rows_text(self)
 
-    def _repr_html_(self):
-        from arrowipc.values.repr import rows_html
-
-        return rows_html(self)
-
     def __arrow_c_array__(self, requested_schema=None):
         """Export as a struct array: an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""
         from arrowipc.cdata.export import export_array
@@ -402,18 +397,6 @@ cdef class RecordBatch(Columns, Tabular):
         from arrowipc.cdata.export import export_device_array
 
         return export_device_array(self, requested_schema, **kwargs)
-
-    def __arrow_c_stream__(self, requested_schema=None):
-        """Export as a stream of this one batch: an ``arrow_array_stream`` PyCapsule."""
-        from arrowipc.cdata.export import export_stream
-
-        return export_stream(plan_schema(self.plan), iter([self]), requested_schema)
-
-    def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
-        """Export the same as a stream on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
-        from arrowipc.cdata.export import export_device_stream
-
-        return export_device_stream(plan_schema(self.plan), iter([self]), requested_schema, **kwargs)
 
 
 set_hints_metaclass(RecordBatch)
