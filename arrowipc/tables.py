@@ -607,6 +607,18 @@ class Table(Tabular):
 
         return rows_text(self)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export as a stream of the batches: an ``arrow_array_stream`` PyCapsule, without copying."""
+        from arrowipc.cdata.export import export_stream
+
+        return export_stream(self.schema, iter(self.batches), requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
+        """Export the same as a stream of batches on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(self.schema, iter(self.batches), requested_schema, **kwargs)
+
 
 # -- functions that make arrays, batches and tables ----------------------------------------------------------
 

@@ -9,7 +9,7 @@ from arrowipc.inline.loads cimport loose_f32, loose_f64
 from arrowipc.inline.plan cimport ColumnsData
 
 cdef extern from "Python.h":
-    double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
+    double PyFloat_Unpack2(const char* p, int little_endian) noexcept   # it may fail by its documentation, and cannot
 
 cdef enum:
     MAX_NESTING = 256           # a plan nests 64 levels, and so does each dictionary in it; this bounds the C stack
@@ -72,7 +72,7 @@ cdef inline int64_t extent_bytes(const ColumnsData* d) noexcept nogil:
     return total
 
 
-cdef inline double load_float(const uint8_t* p, int64_t i, int32_t width) except? -1.0:
+cdef inline double load_float(const uint8_t* p, int64_t i, int32_t width) noexcept:
     """Load the floating-point number i of several of `width` bytes each."""
     if width == 8:
         return (<const loose_f64*> p)[i]

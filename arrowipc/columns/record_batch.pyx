@@ -398,6 +398,18 @@ cdef class RecordBatch(Columns, Tabular):
 
         return export_device_array(self, requested_schema, **kwargs)
 
+    def __arrow_c_stream__(self, requested_schema=None):
+        """Export as a stream of this one batch: an ``arrow_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_stream
+
+        return export_stream(plan_schema(self.plan), iter([self]), requested_schema)
+
+    def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
+        """Export the same as a stream on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
+        from arrowipc.cdata.export import export_device_stream
+
+        return export_device_stream(plan_schema(self.plan), iter([self]), requested_schema, **kwargs)
+
 
 set_hints_metaclass(RecordBatch)
 

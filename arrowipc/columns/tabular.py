@@ -444,15 +444,3 @@ class Tabular(_Rows):
     def __arrow_c_schema__(self) -> object:
         """Export the schema as an ``arrow_schema`` PyCapsule."""
         return self.schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export as a stream of the batches: an ``arrow_array_stream`` PyCapsule, without copying."""
-        from arrowipc.cdata.export import export_stream
-
-        return export_stream(self.schema, iter(self._pieces()), requested_schema)
-
-    def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
-        """Export the same as a stream of batches on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
-        from arrowipc.cdata.export import export_device_stream
-
-        return export_device_stream(self.schema, iter(self._pieces()), requested_schema, **kwargs)

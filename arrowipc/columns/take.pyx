@@ -21,7 +21,7 @@ from arrowipc.columns.builder cimport SnapshotOwner, may_follow
 from arrowipc.columns.elements cimport check_native, extent_bytes
 from arrowipc.columns.equal cimport longest_dictionaries
 from arrowipc.columns.record_batch cimport RecordBatch, concat_into
-from arrowipc.inline.bits cimport SLACK, append_bits, keep_bits, largest, ones, store_int
+from arrowipc.inline.bits cimport SLACK, append_bits, largest, ones, store_int
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.fault cimport FAULT_FULL, Fault, fail
 from arrowipc.inline.gather cimport (
@@ -1033,7 +1033,8 @@ cdef Memory mask_bits(Array array, int64_t rows):
     cdef const ColumnsData* d = &array.columns.d
     cdef const FieldPlan* field = &d.plan.fields[array.index]
     cdef const uint8_t* valid = validity(d, array.index)
-    cdef Memory out
+    cdef Memory out, known
+    cdef int64_t i
     if field.layout != LAYOUT_BOOL:
         raise UsageError(f"a mask has booleans, found {array.type}")
     if array.length != rows:
@@ -1041,7 +1042,11 @@ cdef Memory mask_bits(Array array, int64_t rows):
     out = new_marks(rows)
     append_bits(out.data, 0, d.extents[field.first_buffer + 1].data, array.offset, rows)
     if valid != NULL:
-        keep_bits(out.data, valid, array.offset, rows)
+        # In two steps, which vectors can do: `keep_bits` takes a tenth longer for a whole filter.
+        known = new_marks(rows)
+        append_bits(known.data, 0, valid, array.offset, rows)
+        for i in range(out.size // 8):
+            (<loose_u64*> out.data)[i] &= (<const loose_u64*> known.data)[i]
     return out
 
 
