@@ -607,11 +607,6 @@ class Table(Tabular):
 
         return rows_text(self)
 
-    def _repr_html_(self) -> str:
-        from arrowipc.values.repr import rows_html
-
-        return rows_html(self)
-
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export as a stream of the batches: an ``arrow_array_stream`` PyCapsule, without copying."""
         from arrowipc.cdata.export import export_stream

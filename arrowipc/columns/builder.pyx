@@ -232,8 +232,6 @@ cdef class BuilderMemory:
         cdef SnapshotOwner owner
         for i in range(self.p.n_views):
             variadic += self.pools[i].count
-        if variadic > INT32_MAX - self.p.n_buffers:
-            raise UnsupportedError(f"the view columns have {variadic:,} data buffers, more than fit a batch")
         out.allocate(self.plan, variadic)
         memcpy(out.d.nodes, self.nodes, self.p.n_fields * sizeof(Node))
         for i in range(self.p.n_buffers):

@@ -7,12 +7,11 @@ is counted before it is made.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM, PyList_GetSlice, PyList_New, PyList_SET_ITEM
-from cpython.long cimport PyLong_FromLong, PyLong_FromLongLong, PyLong_FromUnsignedLongLong
+from cpython.long cimport PyLong_FromLong, PyLong_FromUnsignedLongLong
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
 
 cimport cython
 
@@ -24,9 +23,9 @@ from arrowipc.inline.element cimport (
 )
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY, FAULT_UTF8
 from arrowipc.inline.fbs_layout cimport (
-    DateUnit_DAY, IntervalUnit_DAY_TIME, IntervalUnit_YEAR_MONTH, Precision_DOUBLE, Precision_SINGLE,
-    TimeUnit_MICROSECOND, TimeUnit_MILLISECOND, TimeUnit_NANOSECOND, Type_Date, Type_Decimal, Type_Duration,
-    Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_Map, Type_Time, Type_Timestamp,
+    DateUnit_DAY, IntervalUnit_DAY_TIME, IntervalUnit_YEAR_MONTH, TimeUnit_MICROSECOND, TimeUnit_MILLISECOND,
+    TimeUnit_NANOSECOND, Type_Date, Type_Decimal, Type_Duration, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,
+    Type_Interval, Type_Map, Type_Time, Type_Timestamp,
 )
 from arrowipc.inline.loads cimport get_bit, load_i32, load_i64, loose_i64
 from arrowipc.inline.plan cimport (
@@ -41,7 +40,6 @@ from arrowipc.arguments import described
 from arrowipc.errors import FormatError, LimitError, UnsupportedError, UsageError, named_column
 
 cdef extern from "Python.h":
-    double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 largest)
     void* PyUnicode_DATA(object text) noexcept
     bint PyGC_Disable()
@@ -278,15 +276,11 @@ cdef inline void put(list out, int64_t i, object value) noexcept:
     PyList_SET_ITEM(out, i, value)
 
 
-cdef inline object signed_integer(int64_t value):
-    # CPython makes a long faster than a long long.
-    return PyLong_FromLong(<long> value) if sizeof(long) == 8 else PyLong_FromLongLong(value)
-
-
 # -- values of fixed width -----------------------------------------------------------------------------------
 
 
 cdef list integers(const ColumnsData* d, int32_t field, int64_t at, int64_t count):
+    """Integers; CPython makes them of a long faster than of a long long."""
     cdef const FieldPlan* f = &d.plan.fields[field]
     cdef const uint8_t* valid = validity(d, field)
     cdef int32_t width = f.width
@@ -296,17 +290,17 @@ cdef list integers(const ColumnsData* d, int32_t field, int64_t at, int64_t coun
     cdef int64_t i
     if valid == NULL and signed and width == 8:
         for i in range(count):
-            put(out, i, signed_integer(load_i64(p + 8 * i)))
+            put(out, i, PyLong_FromLong(load_i64(p + 8 * i)))
         return out
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
             put(out, i, None)
         elif signed:
-            put(out, i, signed_integer(load_int(p, i, width)))
+            put(out, i, PyLong_FromLong(load_int(p, i, width)))
         elif width == 8:
             put(out, i, PyLong_FromUnsignedLongLong(load_unsigned(p + i * width, 8)))
         else:
-            put(out, i, signed_integer(load_unsigned(p + i * width, width)))
+            put(out, i, PyLong_FromLong(load_unsigned(p + i * width, width)))
     return out
 
 
@@ -315,21 +309,12 @@ cdef list floats(const ColumnsData* d, int32_t field, int64_t at, int64_t count)
     cdef const uint8_t* valid = validity(d, field)
     cdef const uint8_t* p = d.extents[f.first_buffer + 1].data + at * f.width
     cdef list out = PyList_New(count)
-    cdef double value
-    cdef float single
     cdef int64_t i
     for i in range(count):
         if valid != NULL and not get_bit(valid, at + i):
             put(out, i, None)
-            continue
-        if f.unit == Precision_DOUBLE:
-            memcpy(&value, p + 8 * i, 8)
-        elif f.unit == Precision_SINGLE:
-            memcpy(&single, p + 4 * i, 4)
-            value = single
         else:
-            value = PyFloat_Unpack2(<const char*> p + 2 * i, 1)
-        put(out, i, value)
+            put(out, i, load_float(p, i, f.width))
     return out
 
 

@@ -6,17 +6,17 @@ Like `columns.elements`, nothing here trusts the contents: broken offsets, indic
 from libc.math cimport signbit
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
 cimport cython
 
 from arrowipc._core cimport Columns
 from arrowipc.columns.builder cimport BEGINS_NOT, BEGINS_SNAPSHOT, BEGINS_VALUES, begins_with_snapshot
-from arrowipc.columns.elements cimport MAX_NESTING, check, count_bytes, dictionary_id, dictionary_of
+from arrowipc.columns.elements cimport MAX_NESTING, check, count_bytes, dictionary_id, dictionary_of, load_float
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
-from arrowipc.inline.fbs_layout cimport Precision_DOUBLE, Precision_SINGLE, Type_FloatingPoint
+from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
 from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_binary, is_union
 from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
@@ -27,9 +27,6 @@ from arrowipc.inline.room cimport new_zeros
 from arrowipc.metadata.schema_reader cimport same_shape
 
 from arrowipc.errors import ArrowIpcError, LimitError
-
-cdef extern from "Python.h":
-    double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
 
 # The number of comparisons that are always allowed; a list element is one, and so are 8 bytes of contents. Each byte of
 # either side allows eight more. Views, unions and dictionaries may share what they point at: a million list views of
@@ -273,7 +270,7 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
         r = b.d.extents[b.d.plan.fields[g].first_buffer + 1].data + j * field.width
         if field.type == Type_FloatingPoint:
             q.take(count)
-            return same_floats(p, r, field.unit, count, q.equality)
+            return same_floats(p, r, field.width, count, q.equality)
         q.take(count * field.width >> 3)
         return field.width == 0 or memcmp(p, r, count * field.width) == 0
     if layout == LAYOUT_BOOL:
@@ -299,23 +296,12 @@ cdef int same_valid(Comparison q, Columns a, int32_t f, int64_t i, Columns b, in
     return same_lists(q, a, f, i, b, g, j, count)
 
 
-cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t unit, int64_t count,
+cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t width, int64_t count,
                      int equality) except -1:
     cdef double x, y
-    cdef float single
     cdef int64_t k
     for k in range(count):
-        if unit == Precision_DOUBLE:
-            memcpy(&x, p + 8 * k, 8)
-            memcpy(&y, r + 8 * k, 8)
-        elif unit == Precision_SINGLE:
-            memcpy(&single, p + 4 * k, 4)
-            x = single
-            memcpy(&single, r + 4 * k, 4)
-            y = single
-        else:
-            x = PyFloat_Unpack2(<const char*> p + 2 * k, 1)
-            y = PyFloat_Unpack2(<const char*> r + 2 * k, 1)
+        x, y = load_float(p, k, width), load_float(r, k, width)
         if x != y and not (equality != AS_NUMBERS and x != x and y != y):
             return False
         if equality == EXACT and x == 0 and signbit(x) != signbit(y):

@@ -386,11 +386,6 @@ cdef class RecordBatch(Columns, Tabular):
 
         return rows_text(self)
 
-    def _repr_html_(self):
-        from arrowipc.values.repr import rows_html
-
-        return rows_html(self)
-
     def __arrow_c_array__(self, requested_schema=None):
         """Export as a struct array: an ``arrow_schema`` and an ``arrow_array`` PyCapsule, without copying."""
         from arrowipc.cdata.export import export_array

@@ -436,6 +436,11 @@ class Tabular(_Rows):
 
         return narwhals_frame(self)
 
+    def _repr_html_(self) -> str:
+        from arrowipc.values.repr import rows_html
+
+        return rows_html(self)
+
     def __arrow_c_schema__(self) -> object:
         """Export the schema as an ``arrow_schema`` PyCapsule."""
         return self.schema.__arrow_c_schema__()

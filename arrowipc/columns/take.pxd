@@ -27,6 +27,9 @@ cdef RecordBatch take_numbers(RecordBatch source, object indices, bint negative,
 cdef RecordBatch take_pieces(list batches, const int64_t* rows, const int32_t* homes, int64_t n, int64_t n_runs)
 cdef RecordBatch alone(RecordBatch batch)
 
+# A bit for each of `count` elements, in words of 64; none is set.
+cdef Memory new_marks(int64_t count)
+
 # Nulls among indices: take the other rows first, then put rows of nulls between them.
 cdef tuple without_nulls(object indices)
 cdef RecordBatch with_nulls(RecordBatch taken, Memory positions)

@@ -35,6 +35,7 @@ from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, get_
 from arrowipc.inline.plan cimport (
     LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_SPARSE,
     LAYOUT_VAR32, LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan, Node, PlanData, ViewRange, copy_tables,
+    place_views,
 )
 from arrowipc.inline.room cimport reserve_items
 
@@ -140,8 +141,7 @@ cdef int32_t leave_empty(Truncator t, int32_t f) noexcept nogil:
             if LAYOUTS[field.layout].buffers[k].kind == BUFFER_OFFSETS:
                 extents[k] = Extent(NO_OFFSET, LAYOUTS[field.layout].buffers[k].width)
         if field.view >= 0:
-            t.d.views[field.view].first = t.d.n_extents
-            t.d.views[field.view].count = 0
+            place_views(&t.d, f, NULL, 0, t.d.n_extents)
         f += 1
     return end
 
@@ -300,8 +300,7 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     cdef int64_t total = 0, used = 0
     cdef int32_t k
     out[0] = Extent(cut.source.extents[field.first_buffer + 1].data + 16 * t.spans[f].start, 16 * t.spans[f].count)
-    t.d.views[field.view].first = t.d.n_extents
-    t.d.views[field.view].count = 0
+    place_views(&t.d, f, NULL, 0, t.d.n_extents)
     for k in range(source.count):
         if add_overflows(total, buffers[k].size, &total):
             total = INT64_MAX
@@ -322,10 +321,7 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
         return 0
     if more_extents(t, source.count, cut.fault) < 0:
         return -1
-    if source.count:
-        memcpy(&t.d.extents[t.d.n_extents], buffers, source.count * sizeof(Extent))
-        t.d.n_extents += source.count
-        t.d.views[field.view].count = source.count
+    t.d.n_extents = place_views(&t.d, f, cut.source, f, t.d.n_extents)
     return 0
 
 

@@ -16,7 +16,6 @@ from arrowipc.types import Dictionary, Field, Int
 
 if TYPE_CHECKING:
     from arrowipc.columns.column import Column
-    from arrowipc.types import DataType
 
 
 def dictionary_encode(batch: RecordBatch, columns: Iterable[str]) -> RecordBatch:
@@ -147,10 +146,6 @@ def _changed(batch: RecordBatch, chosen: set[Any], change: Callable[[Array], Arr
     return RecordBatch.from_pydict(dict(zip(names, columns, strict=True)), schema)
 
 
-def _alone(column: Array, kind: DataType) -> RecordBatch:
-    return RecordBatch.from_pydict({"": column}, Schema([Field("", kind)]))
-
-
 def decoded(column: Array) -> Array:
     """The values that the indices of a dictionary-encoded array stand for; another array as it is."""
     instance_of("column", column, Array)
@@ -159,8 +154,8 @@ def decoded(column: Array) -> Array:
     from arrowipc.values.to_numpy import indices_of
 
     kind = column.type.value_type
-    values = _alone(column.dictionary or Array.from_pylist([], kind), kind)
-    nothing = RecordBatch.from_pydict({"": [None]}, values.schema)
+    words, schema = column.dictionary or Array.from_pylist([], kind), Schema([Field("", kind)])
+    values, nothing = (RecordBatch.from_pydict({"": each}, schema) for each in (words, [None]))
     indices, valid = indices_of(column, column.type)
     if valid is not None:
         indices[~valid] = len(values)

@@ -530,9 +530,6 @@ cdef void free_tree(Tree* tree) noexcept:
 
 
 cdef class Budget:
-    def __cinit__(self):
-        self.slack = self.left = SPELLED_LEAST
-
     cdef void earn(self, int64_t size) noexcept nogil:
         cdef int64_t more
         if mul_overflows(size, SPELLED_PER_BYTE, &more) or add_overflows(self.left, more, &self.left):

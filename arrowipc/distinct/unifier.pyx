@@ -186,12 +186,9 @@ cdef int find_spans(const ColumnsData* d, int64_t start, int64_t count, Span* sp
 
 cdef Columns twin(Columns columns, Plan plan, tuple dictionaries):
     """Return the same columns in other tables, which may be changed."""
-    cdef Columns out = (RecordBatch if type(columns) is RecordBatch else Columns).__new__(
-        RecordBatch if type(columns) is RecordBatch else Columns)
+    cdef Columns out = (RecordBatch if type(columns) is RecordBatch else Columns)()
     out.share(columns, plan)
-    out.dictionaries = dictionaries
-    if type(columns) is RecordBatch:
-        (<RecordBatch> out).metadata_pairs = (<RecordBatch> columns).metadata_pairs
+    out.dictionaries, out.metadata_pairs = dictionaries, columns.metadata_pairs
     return out
 
 

@@ -11,8 +11,9 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16
 from libc.string cimport memcmp, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
-from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of
-from arrowipc.inline.bits cimport SLACK, WORD, append_bits, load_bits, ones
+from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of, load_float
+from arrowipc.columns.take cimport new_marks
+from arrowipc.inline.bits cimport WORD, append_bits, keep_bits, load_bits, ones
 from arrowipc.inline.element cimport find_run, float_key, index_at, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
 from arrowipc.inline.fbs_layout cimport (
@@ -20,17 +21,14 @@ from arrowipc.inline.fbs_layout cimport (
     Type_Interval,
 )
 from arrowipc.inline.layouts cimport is_binary
-from arrowipc.inline.loads cimport bitmap_bytes, count_bits, get_bit, load_i64, load_u16, set_bit
-from arrowipc.inline.minmax cimport Real, integer_bounds, loose_f32, loose_f64, widen_reals
+from arrowipc.inline.loads cimport bitmap_bytes, count_bits, get_bit, load_i64, load_u16, loose_f32, loose_f64, set_bit
+from arrowipc.inline.minmax cimport Real, integer_bounds, widen_reals
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, FIELD_UTF8, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END,
     LAYOUT_STRUCT, ColumnsData, FieldPlan,
 )
 
 from arrowipc.errors import FormatError, UsageError
-
-cdef extern from "Python.h":
-    double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
 
 #: Bytes of a text or binary value that a bound keeps.
 LONGEST = 64
@@ -75,20 +73,16 @@ cdef Memory merge(const uint8_t** bits, int64_t* at, const uint8_t* mask, int64_
 
     Return the memory of the new bits, or None: `bits` now points into one of the two.
     """
-    cdef int64_t k, size = bitmap_bytes(count)
-    cdef Memory out, other
+    cdef Memory out
     if mask == NULL:
         return None
     if bits[0] == NULL:
         bits[0] = mask
         at[0] = mask_at
         return None
-    out = Memory(size + SLACK)
-    other = Memory(size + SLACK)
+    out = new_marks(count)
     append_bits(out.data, 0, bits[0], at[0], count)
-    append_bits(other.data, 0, mask, mask_at, count)
-    for k in range(size):
-        out.data[k] &= other.data[k]
+    keep_bits(out.data, mask, mask_at, count)
     bits[0] = out.data
     at[0] = 0
     return out
@@ -434,7 +428,7 @@ cdef object number(const Bounds* b, bint upper):
         return <uint64_t> (value ^ INT64_MIN)
     if b.kind == KIND_HALF:
         half = <uint16_t> (0x8000 | -value if value < 0 or (value == 0 and not upper) else value)
-        return PyFloat_Unpack2(<const char*> &half, 1)
+        return load_float(<const uint8_t*> &half, 0, 2)
     # 0.0 and -0.0 are equal, so either may have been kept: return the outer one.
     return (0.0 if upper else -0.0) if real == 0 else real
 

@@ -9,16 +9,17 @@ Marks are bits in words of 64; the bits behind the last element mean nothing.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp
 
 from arrowipc._core cimport Memory, raise_fault
 from arrowipc.columns.array cimport Array, dictionary_array
 from arrowipc.columns.elements cimport check_native
-from arrowipc.inline.bits cimport SLACK, append_ones, load_bits, load_int
+from arrowipc.columns.take cimport new_marks
+from arrowipc.inline.bits cimport append_ones, keep_bits, load_int
 from arrowipc.inline.element cimport find_run, float_key, index_at, load_unsigned, next_run, validity, word_span
 from arrowipc.inline.fault cimport Fault
 from arrowipc.inline.fbs_layout cimport Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval
-from arrowipc.inline.loads cimport bitmap_bytes, bswap64, get_bit, load_i64, loose_u64, round_up, set_bit
+from arrowipc.inline.loads cimport bswap64, get_bit, load_i64, loose_u64, set_bit
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_VAR32,
     LAYOUT_VAR64, LAYOUT_VIEW, ColumnsData, Extent, FieldPlan,
@@ -381,28 +382,11 @@ cdef class Marker:
         return 0
 
 
-cdef Memory new_marks(int64_t count):
-    """Make a bit for each of `count` elements, in words; none is set."""
-    cdef Memory out = Memory(round_up(bitmap_bytes(count), 8) + SLACK)
-    out.size = round_up(bitmap_bytes(count), 8)
-    memset(out.data, 0, out.size + SLACK)
-    return out
-
-
 cdef void drop_nulls(Memory marks, Array array) noexcept:
     """Clear the marks of elements that are null."""
     cdef const uint8_t* valid = validity(&array.columns.d, array.index)
-    cdef loose_u64* words = <loose_u64*> marks.data
-    cdef int64_t at, count
-    cdef uint64_t word
-    if valid == NULL:
-        return
-    for at in range(0, array.length, 64):
-        count = min(<int64_t> 64, array.length - at)
-        word = load_bits(valid, array.offset + at, min(<int64_t> 32, count))
-        if count > 32:
-            word |= load_bits(valid, array.offset + at + 32, count - 32) << 32
-        words[at >> 6] &= word
+    if valid != NULL:
+        keep_bits(marks.data, valid, array.offset, array.length)
 
 
 cdef Memory integers_of(list bounds):

@@ -76,6 +76,19 @@ cdef inline void append_ones(uint8_t* out, int64_t at, int64_t count) noexcept n
         store_bits(out, at, ones(count))
 
 
+cdef inline void keep_bits(uint8_t* out, const uint8_t* bits, int64_t start, int64_t count) noexcept nogil:
+    """Intersect `count` bits, in words of 64, with bits[start : start + count]; those behind them become 0."""
+    cdef loose_u64* words = <loose_u64*> out
+    cdef int64_t at, left
+    cdef uint64_t word
+    for at in range(0, count, 64):
+        left = count - at
+        word = load_bits(bits, start + at, left if left < 32 else 32)
+        if left > 32:
+            word |= load_bits(bits, start + at + 32, left - 32 if left < 64 else 32) << 32
+        words[at >> 6] &= word
+
+
 cdef inline int64_t load_int(const uint8_t* p, int64_t i, int32_t width) noexcept nogil:
     """Load the signed integer i of several of `width` bytes each."""
     if width == 4:

@@ -8,19 +8,11 @@ cdef extern from * nogil:
 
     /* Fold both halves of the 128-bit product: every bit of a factor affects every bit of the hash. */
     static inline uint64_t arrowipc_fold(uint64_t a, uint64_t b) {
-    #ifdef __SIZEOF_INT128__
         unsigned __int128 product = (unsigned __int128) a * b;
         return (uint64_t) product ^ (uint64_t) (product >> 64);
-    #else
-        uint64_t a0 = (uint32_t) a, a1 = a >> 32, b0 = (uint32_t) b, b1 = b >> 32;
-        uint64_t middle = a1 * b0 + (a0 * b0 >> 32), other = a0 * b1 + (uint32_t) middle;
-        return a * b ^ (a1 * b1 + (middle >> 32) + (other >> 32));
-    #endif
     }
 
-    #ifdef __GNUC__
     __attribute__((always_inline))  /* into loops over values: a call takes longer than hashing a short value */
-    #endif
     static inline uint64_t arrowipc_hash(uint64_t secret, uint64_t seed, const uint8_t *p, int64_t size) {
         uint64_t first = 0, last = 0, h = seed ^ (uint64_t) size;
         for (; size > 16; p += 16, size -= 16) {

@@ -17,6 +17,8 @@ cdef extern from * nogil:
     typedef uint16_t loose_u16 __attribute__((aligned(1), may_alias));
     typedef uint32_t loose_u32 __attribute__((aligned(1), may_alias));
     typedef uint64_t loose_u64 __attribute__((aligned(1), may_alias));
+    typedef float loose_f32 __attribute__((aligned(1), may_alias));
+    typedef double loose_f64 __attribute__((aligned(1), may_alias));
     typedef int64_t loose_pair __attribute__((vector_size(16), aligned(1), may_alias));
     static inline void copy_64(char* target, const char* source) {
         loose_pair* to = (loose_pair*) target;
@@ -44,6 +46,8 @@ cdef extern from * nogil:
     ctypedef uint16_t loose_u16
     ctypedef uint32_t loose_u32
     ctypedef uint64_t loose_u64
+    ctypedef float loose_f32
+    ctypedef double loose_f64
     void copy_bytes(void* target, const void* source, int64_t size) noexcept    # they do not overlap
     bint mul_overflows "__builtin_mul_overflow"(int64_t a, int64_t b, int64_t* product) noexcept
     bint add_overflows "__builtin_add_overflow"(int64_t a, int64_t b, int64_t* total) noexcept

@@ -65,16 +65,11 @@ cdef extern from *:
 
 cdef extern from * nogil:
     """
-    #if defined(_WIN32)
-    #include <windows.h>
-    static inline void short_sleep(void) { Sleep(1); }
-    #else
     #include <time.h>
     static inline void short_sleep(void) {
         struct timespec pause = {0, 100000};
         nanosleep(&pause, NULL);
     }
-    #endif
     """
     # Add to a counter of several threads; return its value before.
     int64_t fetch_add "__sync_fetch_and_add"(int64_t* counter, int64_t step) noexcept

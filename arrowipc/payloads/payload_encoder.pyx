@@ -481,11 +481,10 @@ cdef Memory read_offsets(object given, int64_t rows):
     cdef int64_t n = source.size // 8, i
     cdef Memory out = int64s(n)
     cdef int64_t* offsets = <int64_t*> out.data
-    if n:
-        # A copy: the caller's memory may change meanwhile.
-        memcpy(offsets, source.data, 8 * n)
     if n == 0:
         raise UsageError("offsets: expected one entry more than there are payloads, found none")
+    # A copy: the caller's memory may change meanwhile.
+    memcpy(offsets, source.data, 8 * n)
     for i in range(n):
         if not 0 <= offsets[i] <= rows:
             raise UsageError(f"offsets: entry {i:,} is {offsets[i]:,}, outside the batch of {rows:,} rows")

@@ -40,7 +40,7 @@ from arrowipc.values.scalars cimport (
     store_value, the_decimal,
 )
 
-from arrowipc.errors import UnsupportedError, UsageError
+from arrowipc.errors import UsageError
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object text) noexcept
@@ -213,8 +213,6 @@ cdef class Converter:
         cdef list owners = [], pool
         for pool in self.pools:
             variadic += len(pool)
-        if variadic > INT32_MAX - self.p.n_buffers:
-            raise UnsupportedError(f"the view columns have {variadic:,} data buffers, more than fit a batch")
         out.allocate(self.plan, variadic)
         if self.p.n_fields:
             memcpy(out.d.nodes, self.d.nodes, self.p.n_fields * sizeof(Node))

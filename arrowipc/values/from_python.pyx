@@ -293,9 +293,8 @@ cdef object column_source(str name, object values, object kind):
             return array if kind is None else array.cast(kind)
         except (ImportError, NotImplementedError, TypeError, ValueError):
             return of_pandas(values)
-    if hasattr(type(values), "__arrow_c_array__") or hasattr(type(values), "__arrow_c_stream__"):
-        return import_array(values)
-    if hasattr(type(values), "__arrow_c_device_array__"):
+    if (hasattr(type(values), "__arrow_c_array__") or hasattr(type(values), "__arrow_c_stream__")
+            or hasattr(type(values), "__arrow_c_device_array__")):
         return import_array(values)
     if hasattr(type(values), "__arrow_array__"):
         return import_array(values.__arrow_array__())
@@ -440,12 +439,12 @@ cdef int adopt(Builder b, int32_t f, Array array) except -1:
     cdef const uint8_t* bits
     cdef int32_t i, k, g
     cdef int64_t row = 0
+    cdef bint encodes = b.p.fields[f].flags & FIELD_ENCODED != 0 and array.type == b.kind(f).value_type
     check_native(source, "a column of a batch")
-    if b.p.fields[f].flags & FIELD_ENCODED and array.type == b.kind(f).value_type:
-        if b.values_of(f).builder.plan.dictionaries or source.d.plan.fields[array.index].layout == LAYOUT_NULL:
-            return b.column(f, array.to_pylist(max_values=max(MAX_VALUES, 64 * array.length), extensions=STORED_TIMES))
+    if encodes and not (b.values_of(f).builder.plan.dictionaries
+                        or source.d.plan.fields[array.index].layout == LAYOUT_NULL):
         return b.encoded_array(f, array)
-    if array.type != b.kind(f):
+    if not encodes and array.type != b.kind(f):
         from arrowipc.derived.casts import cast
 
         try:
@@ -453,8 +452,8 @@ cdef int adopt(Builder b, int32_t f, Array array) except -1:
         except UsageError as error:
             b.blame(f, -1, f"expected an array of {b.kind(f)}, found one of {array.type} ({error})")
         return adopt(b, f, array)
-    if b.shares(f):
-        # The values of all fields that use the dictionary have to become one.
+    if encodes or b.shares(f):
+        # The values of all fields that use a dictionary have to become one.
         most = max(MAX_VALUES, 64 * array.length)
         return b.column(f, array.to_pylist(max_values=most, extensions=STORED_TIMES))
     for i in range(f, b.p.fields[f].end):

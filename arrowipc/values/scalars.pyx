@@ -15,6 +15,7 @@ from libc.math cimport isinf
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
+from arrowipc.columns.elements cimport load_float
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.datetimes cimport (
     SECONDS_PER_DAY, UTC, day_of, delta_days, delta_microseconds, delta_seconds, hour_of, import_datetime, is_date,
@@ -33,7 +34,6 @@ import sys
 
 cdef extern from "Python.h":
     int PyFloat_Pack2(double x, char* p, int little_endian) except -1
-    double PyFloat_Unpack2(const char* p, int little_endian) except? -1.0
     void* PyUnicode_DATA(object text) noexcept
 
 cdef object decimal_type = None
@@ -139,18 +139,16 @@ cdef int store_float(const FieldPlan* f, object value, uint8_t* out, const char*
             return MISFIT
     if f.unit == Precision_DOUBLE:
         memcpy(out, &number, 8)
-        kept = number
     elif f.unit == Precision_SINGLE:
         single = <float> number
         memcpy(out, &single, 4)
-        kept = single
     else:
         try:
             PyFloat_Pack2(number, <char*> out, 1)
         except OverflowError:
             reason[0] = TOO_FAR
             return MISFIT
-        kept = PyFloat_Unpack2(<const char*> out, 1)
+    kept = load_float(out, 0, f.width)
     if isinf(kept) and not isinf(number):
         reason[0] = TOO_FAR
         return MISFIT

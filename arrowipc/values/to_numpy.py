@@ -401,16 +401,10 @@ def _fixed_to_numpy(array: Array, parameters: TensorColumn, shape: tuple[int, ..
     if array.null_count:
         # The elements of null rows may be null or arbitrary: do not read them.
         valid = array.is_valid()
-        return _each([seen(child.slice(i * size, size), 1)[0].copy() if valid[i] else None for i in range(len(array))])
-    rows = seen(child, len(array))
-    return rows.copy() if copy else rows
-
-
-def _each(items: list[Any]) -> _Values:
-    out = np.empty(len(items), object)
-    for i, item in enumerate(items):  # out[:] = items would unpack the arrays
-        out[i] = item
-    return out
+        rows = (seen(child.slice(i * size, size), 1)[0].copy() if valid[i] else None for i in range(len(array)))
+        return np.fromiter(rows, object, len(array))
+    whole = seen(child, len(array))
+    return whole.copy() if copy else whole
 
 
 def _variable_to_numpy(array: Array, parameters: TensorColumn, copy: bool) -> _Values:
@@ -432,4 +426,4 @@ def _variable_to_numpy(array: Array, parameters: TensorColumn, copy: bool) -> _V
         row = values[start:stop].reshape(shape)
         row = row if order is None else row.transpose(order)
         rows.append(row.copy() if copy else row)
-    return _each(rows)
+    return np.fromiter(rows, object, len(rows))

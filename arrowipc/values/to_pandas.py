@@ -106,7 +106,7 @@ def _column(pd: Any, field: at.Field, arrays: list[Array], options: dict[str, An
     with _named(f"{named_column(field.name)} ({kind})"):
         if options:
             pa = library("pyarrow")
-            column = pa.chunked_array([pa.array(_with_zeros(array)) for array in arrays], pa.field(field).type)
+            column = _chunked(arrays, pa.field(field).type)
             series = pa.table([column], [field.name]).to_pandas(**options).iloc[:, 0]
             if str(series.dtype) != BY_DEFAULT.get(type(kind)):
                 values = series.array
@@ -155,14 +155,18 @@ def _decoded(pd: Any, kind: at.DataType, arrays: list[Array], inside: bool = Fal
     plain = [array for array in arrays if array.type == kind and array.field.extension_name is None]
     if dtype.storage == "python" or not arrays or len(plain) < len(arrays):
         return pd.array(_objects(pd, kind, arrays), dtype)
+    return dtype.__from_arrow__(_chunked(arrays))
+
+
+def _chunked(arrays: list[Array], kind: Any = None) -> Any:
+    """Return a ChunkedArray of pyarrow, of pyarrow's type `kind`; None: of the type of the arrays."""
+    # pyarrow 26.0.1 also casts views under nulls, and crashes if they are not valid. Rows that were taken have zeros.
+    views = at.Utf8View | at.BinaryView
+    taken = [
+        each.take(range(len(each))) if isinstance(each.type, views) and each.null_count else each for each in arrays
+    ]
     pa = library("pyarrow")
-    return dtype.__from_arrow__(pa.chunked_array([pa.array(_with_zeros(array)) for array in arrays]))
-
-
-def _with_zeros(array: Array) -> Array:
-    """Return an array that pyarrow can cast: 26.0.1 also reads views under nulls, and crashes if they are not valid."""
-    is_view = isinstance(array.type, at.Utf8View | at.BinaryView)
-    return array.take(range(len(array))) if is_view and array.null_count else array
+    return pa.chunked_array([pa.array(each) for each in taken], kind)
 
 
 def _numbers(pd: Any, kind: at.DataType, arrays: list[Array]) -> Any:
@@ -229,10 +233,7 @@ def _as_noted(pd: Any, values: Any, noted: str, arrays: list[Array]) -> Any:
     except (ImportError, TypeError, ValueError):  # the dtype of a library that is not installed
         return values
     if isinstance(dtype, pd.ArrowDtype):
-        pa = library("pyarrow")
-        return dtype.__from_arrow__(
-            pa.chunked_array([pa.array(_with_zeros(array)) for array in arrays], dtype.pyarrow_dtype)
-        )
+        return dtype.__from_arrow__(_chunked(arrays, dtype.pyarrow_dtype))
     if isinstance(dtype, pd.PeriodDtype):
         ordinals = pd.array(values, "Int64").to_numpy(np.int64, na_value=np.iinfo(np.int64).min)
         return pd.arrays.PeriodArray(ordinals, dtype=dtype)

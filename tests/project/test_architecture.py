@@ -36,7 +36,7 @@ UPWARD_TABLE = {
     "columns.record_batch": "cdata.export cdata.import_array columns.take distinct.unifier filters.row_filters "
     "derived.computed decode.from_buffers values.from_python values.pickling values.repr encode.batch_writer",
     "columns.tabular": "columns.array columns.record_batch tensors.dense derived.computed decode.from_buffers "
-    "values.from_python values.libraries values.to_numpy values.to_pandas",
+    "values.from_python values.libraries values.repr values.to_numpy values.to_pandas",
     # Arrays of another type than a schema asks for.
     "values.from_python": "derived.casts",
     # Types and schemas: the PyCapsule method, comparison with those of others and names, children by name, text,
