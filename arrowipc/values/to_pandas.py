@@ -160,13 +160,14 @@ def _decoded(pd: Any, kind: at.DataType, arrays: list[Array], inside: bool = Fal
 
 def _chunked(arrays: list[Array], kind: Any = None) -> Any:
     """Return a ChunkedArray of pyarrow, of pyarrow's type `kind`; None: of the type of the arrays."""
-    # pyarrow 26.0.1 also casts views under nulls, and crashes if they are not valid. Rows that were taken have zeros.
-    views = at.Utf8View | at.BinaryView
-    taken = [
-        each.take(range(len(each))) if isinstance(each.type, views) and each.null_count else each for each in arrays
-    ]
     pa = library("pyarrow")
-    return pa.chunked_array([pa.array(each) for each in taken], kind)
+    return pa.chunked_array([pa.array(_with_zeros(array)) for array in arrays], kind)
+
+
+def _with_zeros(array: Array) -> Array:
+    """Return an array that pyarrow can cast: 26.0.1 also reads views under nulls, and crashes if they are not valid."""
+    is_view = isinstance(array.type, at.Utf8View | at.BinaryView)
+    return array.take(range(len(array))) if is_view and array.null_count else array
 
 
 def _numbers(pd: Any, kind: at.DataType, arrays: list[Array]) -> Any:
