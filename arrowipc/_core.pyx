@@ -379,6 +379,19 @@ def copy_into(Memory target not None, int64_t start, piece):
         memcpy(target.data + start, source.data, source.size)
 
 
+def merge_ranges(ranges, int64_t gap):
+    """Return ranges (start, end) in rising order, joined if they overlap or are closer than `gap`."""
+    joined = []
+    last = -1
+    for start, end in sorted(ranges):
+        if joined and start - last < max(gap, 1):
+            start = joined.pop()[0]
+            end = max(end, last)
+        joined.append((start, end))
+        last = end
+    return joined
+
+
 cdef class Descriptor:
     """A file descriptor that `os.open` opened; it is closed with the last reference to this object.
 

@@ -5,11 +5,7 @@ cimport cython
 
 from arrowipc._core cimport Columns, raise_fault
 from arrowipc.inline.fault cimport Fault
-from arrowipc.inline.loads cimport loose_f32, loose_f64
 from arrowipc.inline.plan cimport ColumnsData
-
-cdef extern from "Python.h":
-    double PyFloat_Unpack2(const char* p, int little_endian) noexcept   # it may fail by its documentation, and cannot
 
 cdef enum:
     MAX_NESTING = 256           # a plan nests 64 levels, and so does each dictionary in it; this bounds the C stack
@@ -70,15 +66,6 @@ cdef inline int64_t extent_bytes(const ColumnsData* d) noexcept nogil:
     for i in range(d.n_extents):
         total += d.extents[i].size
     return total
-
-
-cdef inline double load_float(const uint8_t* p, int64_t i, int32_t width) noexcept:
-    """Load the floating-point number i of several of `width` bytes each."""
-    if width == 8:
-        return (<const loose_f64*> p)[i]
-    if width == 4:
-        return (<const loose_f32*> p)[i]
-    return PyFloat_Unpack2(<const char*> p + 2 * i, 1)
 
 
 cdef inline int check(int found, const Fault* fault, Columns columns) except -1:

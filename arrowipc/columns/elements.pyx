@@ -19,7 +19,7 @@ from arrowipc._core cimport Columns, DictionaryPlan, Recent, field_name, field_p
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.datetimes cimport SECONDS_PER_DAY, UTC, import_datetime, new_time, new_timedelta
 from arrowipc.inline.element cimport (
-    find_run, index_at, load_unsigned, member_at, next_run, span, validity, word_span,
+    find_run, index_at, load_float, load_unsigned, member_at, next_run, span, validity, word_span,
 )
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY, FAULT_UTF8
 from arrowipc.inline.fbs_layout cimport (

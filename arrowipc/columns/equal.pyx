@@ -12,9 +12,9 @@ cimport cython
 
 from arrowipc._core cimport Columns
 from arrowipc.columns.builder cimport BEGINS_NOT, BEGINS_SNAPSHOT, BEGINS_VALUES, begins_with_snapshot
-from arrowipc.columns.elements cimport MAX_NESTING, check, count_bytes, dictionary_id, dictionary_of, load_float
+from arrowipc.columns.elements cimport MAX_NESTING, check, count_bytes, dictionary_id, dictionary_of
 from arrowipc.inline.bits cimport load_int
-from arrowipc.inline.element cimport find_run, index_at, member_at, next_run, span, validity, word_span
+from arrowipc.inline.element cimport find_run, index_at, load_float, member_at, next_run, span, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
 from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
 from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_binary, is_union

@@ -15,7 +15,6 @@ MAGIC: bytes
 TAIL_SIZE: int
 NEAR: int
 
-def merge(ranges: Iterable[tuple[int, int]], gap: int) -> list[tuple[int, int]]: ...
 def footer_range(head: bytes, tail: bytes, size: int) -> tuple[int, int]: ...
 
 class BlockDecoder:

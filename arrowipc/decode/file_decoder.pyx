@@ -26,6 +26,7 @@ from arrowipc.decode.framing cimport FRAME_MESSAGE, CutMessage, Message, cut_mes
 from arrowipc.decode.message_index cimport StreamIndex
 from arrowipc.decode.stream_decoder cimport StreamDecoder
 
+from arrowipc._core import merge_ranges
 from arrowipc.arguments import metadata_of
 from arrowipc.metadata.checksums import PAIR, UNCLOSED
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, TruncatedError, UsageError
@@ -47,19 +48,6 @@ cdef enum:
     HEADS_AHEAD = 8             # how many batches ahead metadata is prefetched
     FREE_USES = 16              # how many blocks of a larger footer are used before all its blocks are added up
     SMALLEST_MESSAGE = 40       # bytes
-
-
-def merge(ranges, int64_t gap):
-    """Return ranges (start, end) in rising order, joined if they overlap or are closer than `gap`."""
-    joined = []
-    last = -1
-    for start, end in sorted(ranges):
-        if joined and start - last < max(gap, 1):
-            start = joined.pop()[0]
-            end = max(end, last)
-        joined.append((start, end))
-        last = end
-    return joined
 
 
 cdef struct Block:
@@ -378,7 +366,7 @@ cdef class BlockDecoder:
             locate_batch(columns, self.decoder.plan, &envelope, held.data, &self.limits)
         except ArrowIpcError as error:
             raise self._placed(error, "record batch", index, block.offset)
-        return merge(stretches(columns, held.data), NEAR)
+        return merge_ranges(stretches(columns, held.data), NEAR)
 
     def _placed(self, error, what, index, offset):
         """Return the same error, which then says which message it concerns."""

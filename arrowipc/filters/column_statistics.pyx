@@ -11,10 +11,10 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16
 from libc.string cimport memcmp, memset
 
 from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
-from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of, load_float
+from arrowipc.columns.elements cimport check_native, dictionary_id, dictionary_of
 from arrowipc.columns.take cimport new_marks
 from arrowipc.inline.bits cimport WORD, append_bits, keep_bits, load_bits, ones
-from arrowipc.inline.element cimport find_run, float_key, index_at, validity, word_span
+from arrowipc.inline.element cimport find_run, float_key, index_at, load_float, validity, word_span
 from arrowipc.inline.fault cimport Fault, fail, FAULT_NO_DICTIONARY
 from arrowipc.inline.fbs_layout cimport (
     Precision_DOUBLE, Precision_HALF, Type_Decimal, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,

@@ -10,8 +10,11 @@ from arrowipc.inline.fault cimport (
     FAULT_UNION_OFFSET, FAULT_VIEW,
 )
 from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec, has_offsets, is_list_view
-from arrowipc.inline.loads cimport inside, load_i32, load_i64, load_u16, load_u32
+from arrowipc.inline.loads cimport inside, load_i32, load_i64, load_u16, load_u32, loose_f32, loose_f64
 from arrowipc.inline.plan cimport FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, ColumnsData, Extent, FieldPlan
+
+cdef extern from "Python.h":
+    double PyFloat_Unpack2(const char* p, int little_endian) noexcept   # it may fail by its documentation, and cannot
 
 
 cdef inline const uint8_t* validity(const ColumnsData* d, int32_t f) noexcept nogil:
@@ -28,6 +31,15 @@ cdef inline uint64_t load_unsigned(const uint8_t* p, int32_t width) noexcept nog
     if width == 2:
         return load_u16(p)
     return p[0]
+
+
+cdef inline double load_float(const uint8_t* p, int64_t i, int32_t width) noexcept:
+    """Load the floating-point number i of several of `width` bytes each; it needs the GIL for two bytes."""
+    if width == 8:
+        return (<const loose_f64*> p)[i]
+    if width == 4:
+        return (<const loose_f32*> p)[i]
+    return PyFloat_Unpack2(<const char*> p + 2 * i, 1)
 
 
 cdef inline int64_t float_key(uint64_t bits, int32_t width) noexcept nogil:

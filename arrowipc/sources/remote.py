@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 
-from arrowipc._core import copy_into
+from arrowipc._core import copy_into, merge_ranges
 from arrowipc.arguments import (
     Initialized,
     check_integer,
@@ -26,7 +26,6 @@ from arrowipc.arguments import (
     is_filled,
     items_of,
 )
-from arrowipc.decode.file_decoder import merge
 from arrowipc.errors import ArrowIpcError, UsageError, missing_package, showable
 from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, room_for, take, version_of
 
@@ -354,7 +353,7 @@ class RemoteSource(Remote, Initialized):
     def fetching(self, ranges: Sequence[Range]) -> Steps[list[memoryview]]:
         """`fetch` in steps."""
         held = [self._held(start, end) for start, end in ranges]
-        merged = merge([piece for piece, have in zip(ranges, held, strict=True) if have is None], self.gap)
+        merged = merge_ranges([piece for piece, have in zip(ranges, held, strict=True) if have is None], self.gap)
         answers = [memoryview(data) for data in (yield from self._request(merged))]
         starts = [start for start, _ in merged]
         out = []
@@ -597,7 +596,7 @@ class RemoteBlocks:
                 if not wanted:
                     raise
                 break  # the error is raised when this batch is read
-            joined = merge([*joined, *ranges], self._source.gap)
+            joined = merge_ranges([*joined, *ranges], self._source.gap)
             # The limit includes the bytes between near ranges, which are fetched and kept with them.
             if wanted and (len(joined) > RANGES or sum(end - start for start, end in joined) > WINDOW):
                 break

@@ -15,13 +15,13 @@ from libc.math cimport isinf
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from arrowipc.columns.elements cimport load_float
 from arrowipc.inline.bits cimport largest, store_int
 from arrowipc.inline.datetimes cimport (
     SECONDS_PER_DAY, UTC, day_of, delta_days, delta_microseconds, delta_seconds, hour_of, import_datetime, is_date,
     is_datetime, is_delta, is_plain_datetime, is_plain_delta, is_time, microsecond_of, minute_of, month_of, second_of,
     time_hour, time_microsecond, time_minute, time_second, time_zone_of, year_of, zone_of,
 )
+from arrowipc.inline.element cimport load_float
 from arrowipc.inline.fbs_layout cimport (
     DateUnit_DAY, IntervalUnit_DAY_TIME, IntervalUnit_YEAR_MONTH, Precision_DOUBLE, Precision_SINGLE,
     TimeUnit_MILLISECOND, Type_Date, Type_Decimal, Type_Duration, Type_FixedSizeBinary, Type_FloatingPoint, Type_Int,
