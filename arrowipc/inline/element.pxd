@@ -9,9 +9,12 @@ from arrowipc.inline.fault cimport (
     Fault, fail, FAULT_INDEX, FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_RUN_END, FAULT_TYPE_CODE,
     FAULT_UNION_OFFSET, FAULT_VIEW,
 )
-from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec, has_offsets, is_list_view
+from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport inside, load_i32, load_i64, load_u16, load_u32, loose_f32, loose_f64
-from arrowipc.inline.plan cimport FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, ColumnsData, Extent, FieldPlan
+from arrowipc.inline.plan cimport (
+    FIELD_SIGNED, LAYOUT_DENSE, LAYOUT_FIXED_LIST, LAYOUT_LIST32, LAYOUT_LIST64, LAYOUT_LIST_VIEW32, LAYOUT_VAR32,
+    LAYOUT_VAR64, ColumnsData, Extent, FieldPlan,
+)
 
 cdef extern from "Python.h":
     double PyFloat_Unpack2(const char* p, int little_endian) noexcept   # it may fail by its documentation, and cannot
@@ -58,24 +61,32 @@ cdef inline int span(const ColumnsData* d, int32_t f, int64_t at, int64_t* start
     """
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const Extent* extent = &d.extents[field.first_buffer]
-    cdef const LayoutSpec* spec = &LAYOUTS[field.layout]
-    cdef int32_t width = spec.buffers[1].width
     cdef int64_t end, available
-    if field.layout == LAYOUT_FIXED_LIST:
+    cdef int layout = field.layout
+    if layout == LAYOUT_FIXED_LIST:
         # The child is long enough for the whole node: check_sizes multiplied with an overflow check.
         start[0] = at * field.width
         size[0] = field.width
         return 0
-    available = d.nodes[f + 1].length if spec.n_children else extent[2].size
-    start[0] = load_int(extent[1].data, at, width)
-    if is_list_view(field.layout):
-        size[0] = load_int(extent[2].data, at, width)
+    available = extent[2].size if layout == LAYOUT_VAR32 or layout == LAYOUT_VAR64 else d.nodes[f + 1].length
+    if layout == LAYOUT_VAR32 or layout == LAYOUT_LIST32:
+        start[0] = load_i32(extent[1].data + 4 * at)
+        end = load_i32(extent[1].data + 4 * at + 4)
+    elif layout == LAYOUT_VAR64 or layout == LAYOUT_LIST64:
+        start[0] = load_i64(extent[1].data + 8 * at)
+        end = load_i64(extent[1].data + 8 * at + 8)
+    else:
+        if layout == LAYOUT_LIST_VIEW32:
+            start[0] = load_i32(extent[1].data + 4 * at)
+            size[0] = load_i32(extent[2].data + 4 * at)
+        else:
+            start[0] = load_i64(extent[1].data + 8 * at)
+            size[0] = load_i64(extent[2].data + 8 * at)
         if inside(start[0], size[0], available):
             return 0
         if size[0] < 0 or (start[0] >= 0 and start[0] <= available):
             return fail(fault, FAULT_LIST_VIEW, f, 2, at, size[0], available, "size")
         return fail(fault, FAULT_LIST_VIEW, f, 1, at, start[0], available, "offset")
-    end = load_int(extent[1].data, at + 1, width)
     if start[0] < 0 or start[0] > available:
         return fail(fault, FAULT_OFFSET, f, 1, at, start[0], available)
     if end < start[0] or end > available:
@@ -114,7 +125,7 @@ cdef inline int word_span(const ColumnsData* d, int32_t f, int64_t at, const uin
     cdef const FieldPlan* field = &d.plan.fields[f]
     cdef const Extent* extent = &d.extents[field.first_buffer]
     cdef int64_t start
-    if not has_offsets(field.layout):
+    if field.layout != LAYOUT_VAR32 and field.layout != LAYOUT_VAR64:
         return view_span(d, f, at, data, size, fault)
     if span(d, f, at, &start, size, fault) < 0:
         return -1
