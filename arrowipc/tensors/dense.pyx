@@ -529,7 +529,7 @@ cdef bint is_head_of(object thing, const void* wanted) except -1:
     cdef Tensor tensor = <Tensor> wanted
     form, kind, names, _ = <tuple> thing
     return (PyBytes_GET_SIZE(form) == 16 * tensor._ndim
-            and memcmp(PyBytes_AS_STRING(form), tensor.dims, 16 * tensor._ndim) == 0
+            and (tensor._ndim == 0 or memcmp(PyBytes_AS_STRING(form), tensor.dims, 16 * tensor._ndim) == 0)
             and (kind is tensor.type or kind == tensor.type) and names == tensor.dim_names)
 
 
