@@ -11,8 +11,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 from helpers import arrays
 from helpers.arrays import ipc_bytes
-from helpers.processes import start
+from helpers.processes import alarms, start
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -266,17 +266,6 @@ def test_a_pipe_that_does_not_block_is_refused_when_it_is_full(buffering, big):
     # A buffered file has bytes left that nobody can take.
     with pytest.raises(OSError, match="pipe") if buffering else nullcontext():
         file.close()
-
-
-@contextmanager
-def alarms(handler: Callable[..., Any], first: float, every: float = 0) -> Iterator[None]:
-    before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, first, every)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def test_signals_during_a_blocked_write_are_handled_and_the_write_goes_on(big):

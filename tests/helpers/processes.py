@@ -4,11 +4,13 @@ import inspect
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -150,3 +152,15 @@ def rounds(quick: T, full: T) -> T:
     if isinstance(quick, int) and not FULL and quick > 8:
         return max(8, quick * min(EXAMPLES, USUAL) // USUAL)  # type: ignore[return-value]
     return full if FULL else quick
+
+
+@contextmanager
+def alarms(handler: Callable[..., Any], first: float, every: float = 0) -> Iterator[None]:
+    """Let the signal of a timer interrupt the main thread after some seconds, and then again and again."""
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, first, every)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

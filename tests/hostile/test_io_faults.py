@@ -1,6 +1,5 @@
 """Sources and sinks that fail: an OSError with errno and path, old files as they were, and a way to go on."""
 
-import contextlib
 import errno
 import io
 import os
@@ -12,7 +11,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -24,7 +23,7 @@ import pytest
 from dissociated.peers import beside, raw_pair
 from helpers import arrays, drive
 from helpers.arrays import ipc_bytes
-from helpers.processes import environment, run_function, shared_library
+from helpers.processes import alarms, environment, run_function, shared_library
 
 import arrowipc as ipc
 
@@ -109,17 +108,6 @@ def test_a_pipe_that_does_not_block_has_no_schema_yet() -> None:
 # -- signals -------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def alarms(handler: Callable[..., Any], every: float = 0.001) -> Iterator[None]:
-    before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, every, every)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def test_signals_while_a_pipe_is_read_change_nothing() -> None:
     hits: list[int] = []
     reading, writing = os.pipe()
@@ -130,7 +118,7 @@ def test_signals_while_a_pipe_is_read_change_nothing() -> None:
                 sink.write(STREAM[start : start + 4000])
                 time.sleep(0.001)
 
-    with open(reading, "rb", buffering=0) as source, beside(feed), alarms(lambda *_: hits.append(1)):
+    with open(reading, "rb", buffering=0) as source, beside(feed), alarms(lambda *_: hits.append(1), 0.001, 0.001):
         assert list(ipc.open_stream(source)) == PARTS
     assert hits
 
