@@ -263,6 +263,14 @@ def cast_extreme_scales():
                 assert len(array.cast(target)) == 2
 
 
+def test_offsets_that_the_other_type_does_not_hold_are_not_cut_off():
+    data = np.zeros(2**31 + 4, np.uint8)  # of which only the last page is ever read
+    source = ipc.Array.from_buffers(
+        ipc.types.large_binary(), 2, [None, np.array([0, 2**31 + 1, 2**31 + 4], "<i8"), data]
+    )
+    assert source.slice(1).cast("binary").to_pylist() == [b"\0\0\0"]
+
+
 def test_decimals_of_any_scale_are_cast_or_refused_at_once():
     """A power of ten of so many digits would be computed for hours."""
     run_function(cast_extreme_scales, timeout=60)
