@@ -8,11 +8,11 @@ from __future__ import annotations
 from arrowipc import datatypes as at
 from arrowipc.arguments import described, integer_of
 from arrowipc.columns.array import Array
-from arrowipc.derived.dictionary_encode import encoded_like
+from arrowipc.derived.dictionary_encode import encoded_like, numbered
 from arrowipc.errors import UsageError, not_installed
 from arrowipc.values.from_python import build_arrays
 from arrowipc.values.libraries import library
-from arrowipc.values.to_numpy import indices_of, split
+from arrowipc.values.to_numpy import split
 
 try:
     import numpy as np
@@ -45,58 +45,52 @@ def sorted_rows(rows: Any, sorting: Any) -> npt.NDArray[np.int64]:
                 "sort_by: expected a name, then 'ascending' or 'descending', then 'at_end' or 'at_start' for nulls, "
                 f"found {described(each)}"
             )
-        keys.append(_ranks(rows[name], order == "descending", nulls == "at_start"))
+        keys += _sort_keys(rows[name], order == "descending", nulls == "at_start")
     if not keys:
         raise UsageError("sort_by: expected a column, or several, found none")
     return np.lexsort(keys[::-1])
 
 
-def _ranks(column: Column, descending: bool, first: bool) -> npt.NDArray[Any]:
-    """Numbers in the order of the values; beyond all of them those of NaN, then those of nulls: below if `first`."""
+def _sort_keys(column: Column, descending: bool, first: bool) -> list[npt.NDArray[Any]]:
+    """Numbers that have the order of the values; before them, if there are NaN or nulls, 1 and 2 for these, else 0."""
     array: Any = column.dictionary_decode()._whole()
     if isinstance(array.type, _STORED_IN_ORDER):
         values, valid = split(array)
-        values = values.view(np.int64) if values.dtype.kind in "mM" else values
-        missing = np.zeros(len(values), np.int64) if valid is None else 2 * ~valid
-        missing = np.maximum(missing, np.isnan(values))
-        kept = np.where(missing > 0, values.dtype.type(0), values)
-        ranks = np.unique(kept, return_inverse=True)[1].astype(np.int64)
+        values = values.view({"m": np.int64, "M": np.int64, "b": np.uint8}.get(values.dtype.kind, values.dtype))
+        missing = np.isnan(values) * np.int8(1)
+        missing = missing if valid is None else np.where(valid, missing, np.int8(2))
     else:
-        encoded = array.dictionary_encode()
-        indices, valid = indices_of(encoded, encoded.type)
-        words = encoded.dictionary.to_pylist(extensions=False) if encoded.dictionary is not None else []
+        distinct, numbers = numbered(array)
+        words = distinct.to_pylist(extensions=False)
+        null = words.index(None) if None in words else -1
         try:
-            order = sorted(range(len(words)), key=words.__getitem__)
+            order = sorted((number for number in range(len(words)) if number != null), key=words.__getitem__)
         except TypeError:
             raise UsageError(f"sort_by: values of {array.type} have no order") from None
-        places = np.empty(max(len(words), 1), np.int64)
-        places[order] = np.arange(len(words))
-        ranks, missing = places[indices], np.zeros(len(indices), np.int64) if valid is None else 2 * ~valid
-    beyond = len(ranks) + missing
-    return np.where(missing > 0, -beyond if first else beyond, -ranks if descending else ranks)
+        places = np.empty(len(words), np.int64)
+        places[order] = np.arange(len(order))
+        found = np.frombuffer(numbers, np.int64)
+        values, missing = places[found], (found == null) * np.int8(2)
+    found_missing = missing.any()
+    values = _in_few_bits(np.where(missing, values.dtype.type(0), values) if found_missing else values)
+    if descending:
+        values = -values if values.dtype.kind == "f" else ~values
+    return [-missing if first else missing, values] if found_missing else [values]
+
+
+def _in_few_bits(values: Any) -> Any:
+    """Integers of a range below 2**16 as such of 16 bits, which NumPy sorts ten times as fast; others as they are."""
+    if values.dtype.kind == "f" or len(values) == 0 or int(values.max()) - int(low := values.min()) >= 1 << 16:
+        return values
+    return (values - low).astype(np.uint16)
 
 
 def value_counts(column: Column) -> Array:
     """See :meth:`Array.value_counts`."""
-    array = column.dictionary_decode()._whole()
-    kind = at.Dictionary(at.Int(32, True), array.type)
-    indices, valid = indices_of(encoded := array.cast(kind), kind)
-    words = encoded.dictionary or array.slice(0, 0)
-    counts = np.bincount(indices if valid is None else indices[valid], minlength=len(words))
-    distinct = words if valid is None and not array.field.extension_name else column.dictionary_decode().unique()
-    if valid is not None:
-        null = _place_of_null(distinct)
-        counts = np.insert(counts, null, np.count_nonzero(~valid))
-    made: Array = build_arrays(
-        [encoded_like(column, distinct), counts.astype(np.int64)], ["values", "counts"]
-    ).to_struct_array()
+    distinct, numbers = numbered(column.dictionary_decode()._whole())
+    counts = np.bincount(np.frombuffer(numbers, np.int64), minlength=len(distinct))
+    made: Array = build_arrays([encoded_like(column, distinct), counts], ["values", "counts"]).to_struct_array()
     return made
-
-
-def _place_of_null(distinct: Array) -> int:
-    """Where the null is: in the bitmap, or, of run-end encoded values and unions, below."""
-    nulls = distinct.is_null().to_pylist()
-    return nulls.index(True) if True in nulls else distinct.to_pylist(extensions=False).index(None)
 
 
 def index(column: Column, value: Any, start: int | None, end: int | None) -> int:

@@ -109,11 +109,14 @@ def rebatch(batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
         yield concat_batches(waiting)
 
 
-def unique(array: Array) -> Array:
-    """See :meth:`arrowipc.Array.unique`; `array` is not dictionary-encoded."""
+def numbered(array: Array) -> tuple[Array, memoryview]:
+    """The distinct elements, in the order of their first occurrence, and the number of each element among them (int64).
+
+    Null is one of them; `array` is not dictionary-encoded.
+    """
     table = MemoTable.like(plain := only_column(array))
-    table.add_batch(plain)
-    return table.batch().column(0)
+    numbers = table.add_batch(plain)
+    return table.batch().column(0), numbers
 
 
 def encoded_like(column: Column, values: Array) -> Array:
