@@ -55,6 +55,7 @@ cdef class MemoTable:
     cdef uint64_t mask
     cdef uint64_t* hashes           # per value
     cdef int64_t hashes_room
+    cdef bint skips_nulls           # null is no value of the table: its number is -1
     cdef int64_t null_at            # ordinal of null, -1: none so far
     cdef Spelling spelled           # nested types: the spelling of all values
     cdef int64_t* ends              # ... where that of each value ends

@@ -295,6 +295,18 @@ cdef void shrink(MemoTable t, int64_t count, int64_t null_at) noexcept nogil:
     t.null_at = null_at
 
 
+cdef inline int add_null(MemoTable t, BuilderMemory g, Fault* fault) noexcept nogil:
+    """Number null, unless it has a number, or needs none."""
+    cdef ValueBytes null = ValueBytes(NULL, 0)
+    if t.null_at < 0 and not t.skips_nulls:
+        if keep_flat(g, t.count, &null, fault) < 0:
+            return -1
+        t.null_at = t.count
+        t.hashes[t.count] = 0
+        t.count += 1
+    return 0
+
+
 cdef int add_by_bytes(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
                       int64_t* mapping, Fault* fault) noexcept nogil:
     """Add flat values of any type."""
@@ -319,12 +331,8 @@ cdef int add_by_bytes(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_
             prefetch(&t.slots[hashes[k] & t.mask])
         for k in range(n):
             if values[k].data == NULL:
-                if t.null_at < 0:
-                    if keep_flat(g, t.count, &values[k], fault) < 0:
-                        return -1
-                    t.null_at = t.count
-                    t.hashes[t.count] = 0
-                    t.count += 1
+                if add_null(t, g, fault) < 0:
+                    return -1
                 mapping[done + k] = t.null_at
                 continue
             ordinal = find(t, g, hashes[k], &values[k], &slot)
@@ -344,12 +352,13 @@ cdef int add_by_bytes(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_
 
 cdef int add_numbers(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
                      int64_t* mapping, Fault* fault) noexcept nogil:
-    """Add values of 8 bytes, all valid, that are no floating-point numbers; most of these are keys."""
+    """Add values of 8 bytes that are no floating-point numbers; most of these are keys."""
     cdef uint64_t hashes[HASHED_AT_ONCE]
+    cdef const uint8_t* bits = validity(d, 0)
     cdef int32_t buffer = d.plan.fields[0].first_buffer + 1
     cdef const loose_u64* values = (<const loose_u64*> d.extents[buffer].data) + d.nodes[0].offset + start
     cdef loose_u64* kept
-    cdef int64_t before = t.count, done = 0, n, k
+    cdef int64_t at = d.nodes[0].offset + start, before = t.count, done = 0, n, k
     cdef uint64_t slot, value
     cdef uint32_t tag, place
     while done < count:
@@ -361,6 +370,11 @@ cdef int add_numbers(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t
             hashes[k] = hash_bytes(<const uint8_t*> &values[done + k], 8)
             prefetch(&t.slots[hashes[k] & t.mask])
         for k in range(n):
+            if bits != NULL and not get_bit(bits, at + done + k):
+                if add_null(t, g, fault) < 0:
+                    return -1
+                mapping[done + k] = t.null_at
+                continue
             value = values[done + k]
             tag = <uint32_t> (hashes[k] >> 32)
             slot = hashes[k] & t.mask
@@ -380,7 +394,7 @@ cdef int add_numbers(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t
 cdef int add_flat(MemoTable t, BuilderMemory g, const ColumnsData* d, int64_t start, int64_t count,
                   int64_t* mapping, Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[0]
-    if field.layout == LAYOUT_FIXED and field.width == 8 and not t.float_width and validity(d, 0) == NULL:
+    if field.layout == LAYOUT_FIXED and field.width == 8 and not t.float_width:
         return add_numbers(t, g, d, start, count, mapping, fault)
     return add_by_bytes(t, g, d, start, count, mapping, fault)
 
@@ -587,11 +601,15 @@ cdef int add_spelled(MemoTable t, ColumnsBuilder g, const Tree* tree, Node* node
     """Add nested values; new ones that follow each other are appended at once. `nodes` has room for a copy of nodes."""
     cdef ColumnsData piece = tree.d[0]
     cdef ValueBytes value
+    cdef const uint8_t* bits = validity(tree.d, 0) if t.skips_nulls else NULL
     cdef int64_t ordinal, first = start, pending = 0, end, i
     cdef uint64_t hash, slot = 0
     memcpy(nodes, tree.d.nodes, tree.d.plan.n_fields * sizeof(Node))
     piece.nodes = nodes
     for i in range(start, start + count):
+        if bits != NULL and not get_bit(bits, tree.d.nodes[0].offset + i):
+            mapping[i - start] = -1
+            continue
         # Spell the value behind those so far, where it stays if it is new.
         end = t.spelled.size
         if (reserve_values(t, 1, fault) < 0

@@ -124,6 +124,7 @@ cdef class Builder(Converter):
                 below = [(<DictionaryValues> dictionaries[(<DictionaryPlan> each).id]).unifier
                          for each in dictionary.values.dictionaries]
                 values.unifier = new_unifier(dictionary.values, tuple(below), new_budget(SPELLED_LEAST, ""), True)
+                values.unifier.table.skips_nulls = True
                 dictionaries[dictionary.id] = values
         for f in range(plan.d.n_fields):
             if plan.d.fields[f].dictionary >= 0:
@@ -440,27 +441,24 @@ cdef class Builder(Converter):
         cdef DictionaryValues values = self.values_of(f)
         cdef int64_t count = self.d.nodes[f].length, start, end = 0, i
         cdef uint8_t* out = self.allocate_buffer(field.first_buffer + 1, count * field.width)
-        cdef const uint8_t* valid
+        cdef bint has_none = False
         cdef list given = items
         cdef Columns columns
         for i in range(count):
-            if item(items, i, count) is None:
-                self.null(f, i, True)
-        if self.d.nodes[f].null_count and not LAYOUTS[values.builder.p.fields[0].layout].has_validity:
+            has_none |= item(items, i, count) is None
+        if has_none and not LAYOUTS[values.builder.p.fields[0].layout].has_validity:
             given = [self.filler if value is None else value for value in items]
         columns = self.alone(f, values.builder.plan, given)
         if count:
             item(items, 0, count)
-        valid = validity(&columns.d, 0)
         while end < count:
             start = end
-            while end < count and given[end] is not self.filler and (valid == NULL or get_bit(valid, end)):
+            while end < count and given[end] is not self.filler:
                 end += 1
             self.number(f, columns, start, end, out)
             if end < count:
-                # The value is None or NaT, or its parent is null.
-                if items[end] is not None:
-                    self.null(f, end, given[end] is not self.filler)
+                # The value is None, or its parent is null.
+                self.null(f, end, items[end] is None)
                 values.filled = values.filled or not field.flags & FIELD_NULLABLE
                 store_int(out, end, field.width, 0)
                 end += 1
@@ -469,28 +467,15 @@ cdef class Builder(Converter):
     cdef int encoded_array(self, int32_t f, Array array) except -1:
         """Like `encoded`, but for an Array of plain values."""
         cdef const FieldPlan* field = &self.p.fields[f]
-        cdef DictionaryValues values = self.values_of(f)
-        cdef Columns columns = single_column(array, values.builder.plan)
-        cdef const uint8_t* valid = validity(&columns.d, 0)
-        cdef int64_t count = array.length, at = columns.d.nodes[0].offset, start, end = 0
-        cdef uint8_t* out
+        cdef Columns columns = single_column(array, self.values_of(f).builder.plan)
         # Allow eight values for each byte without an absolute limit: they do not become Python objects.
-        quota(max(1 << 24, 8 * count_bytes(array.columns))).take(array.columns, count)
-        out = self.allocate_buffer(field.first_buffer + 1, count * field.width)
-        self.d.nodes[f].length = count
-        while end < count:
-            start = end
-            while end < count and (valid == NULL or get_bit(valid, at + end)):
-                end += 1
-            self.number(f, columns, start, end, out)
-            if end < count:
-                self.null(f, end, True)
-                store_int(out, end, field.width, 0)
-                end += 1
-        return 0
+        quota(max(1 << 24, 8 * count_bytes(array.columns))).take(array.columns, array.length)
+        self.d.nodes[f].length = array.length
+        return self.number(f, columns, 0, array.length,
+                           self.allocate_buffer(field.first_buffer + 1, array.length * field.width))
 
     cdef int number(self, int32_t f, Columns columns, int64_t start, int64_t end, uint8_t* out) except -1:
-        """Add rows [start, end) of `columns`, none of them null, to the dictionary; store their indices in `out`."""
+        """Add rows [start, end) of `columns` to the dictionary, but nulls; store their indices in `out`."""
         cdef const FieldPlan* field = &self.p.fields[f]
         cdef DictionaryValues values = self.values_of(f)
         cdef int64_t most = largest(field.width, field.flags & FIELD_SIGNED != 0), first, count, i
@@ -502,7 +487,9 @@ cdef class Builder(Converter):
                 if number[i] > most:
                     self.blame(f, first + i, f"this is distinct value {number[i] + 1:,} of the dictionary, too many "
                                              f"for {8 * field.width}-bit indices; use a wider index type")
-                store_int(out, first + i, field.width, number[i])
+                if number[i] < 0:
+                    self.null(f, first + i, True)
+                store_int(out, first + i, field.width, max(number[i], 0))
         return 0
 
     cdef int runs(self, int32_t f, list items) except -1:
