@@ -157,7 +157,7 @@ def _type_of_values(values: list[Any], level: int) -> DataType:
             raise UsageError("the keys of a struct are text: say types.map_(...) for other keys")
         return types.struct([field_of(key, _type_of_values(part, level + 1)) for key, part in parts.items()])
     names = " and ".join(sorted(kind.__qualname__ for kind in kinds))
-    raise UsageError(f"mixed {names}: pass a schema")
+    raise UsageError(f"mixed {names}: say which type they have")
 
 
 def _known(kind: type) -> Any:
@@ -184,7 +184,7 @@ def _type_of_scalars(dtypes: list[Any]) -> DataType:
         return _type_of_array(np.empty(0, np.result_type(*set(dtypes))))
     except (OverflowError, TypeError):  # dtypes without a common one, such as times and numbers
         names = " and ".join(sorted(map(str, set(dtypes))))
-        raise UsageError(f"mixed {names}: pass a schema") from None
+        raise UsageError(f"mixed {names}: say which type they have") from None
 
 
 def _type_of_datetimes(values: list[datetime.datetime]) -> DataType:

@@ -6,8 +6,7 @@ times, durations, months) also take an integer, as the number to store.
 """
 
 from cpython.bool cimport PyBool_Check
-from cpython.buffer cimport PyObject_CheckBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromObject
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_AsUnsignedLongLong, PyLong_CheckExact
 from cpython.number cimport PyIndex_Check, PyNumber_Index
@@ -283,9 +282,12 @@ cdef int store_decimal(const FieldPlan* f, object value, uint8_t* out, const cha
 
 
 cdef bytes bytes_of(object value):
-    """Return the bytes of an object's buffer; None if it has none."""
+    """Return the bytes of a bytes-like object; None for others, also for those with a buffer of something else."""
     try:
-        return PyBytes_FromObject(value) if PyObject_CheckBuffer(value) else None
+        if isinstance(value, (bytes, memoryview)) or is_numpy(value, "void"):
+            return bytes(value)
+        view = memoryview(value)
+        return bytes(view) if view.itemsize == 1 and not is_numpy(value, "generic") else None
     except (BufferError, TypeError, ValueError):    # ValueError: from NumPy's datetime64 and timedelta64
         return None
 

@@ -1,5 +1,6 @@
 """Arrays and batches made of Python values: the inverse of to_pylist, pyarrow's where both mean the same."""
 
+import array as c_arrays
 import ctypes
 import datetime as dt
 import decimal
@@ -199,6 +200,11 @@ def test_scalars_of_numpy_and_pandas():
         ([np.True_, np.False_], t.bool_(), [True, False]),
         ([np.str_("é"), "x"], t.string(), ["é", "x"]),
         ([np.bytes_(b"x")], t.binary(), [b"x"]),
+        (
+            [np.void(b"x"), np.array([1], "u1"), memoryview(c_arrays.array("H", [1])), c_arrays.array("b", [1])],
+            t.binary(),
+            [b"x", b"\1", b"\1\0", b"\1"],
+        ),
         (moments, t.timestamp("ms"), [dt.datetime(2000, 1, 1, 0, 0, 1), None, dt.datetime(2000, 1, 1), None]),
         ([np.datetime64("1970-01-03"), pd.NaT], t.date32(), [dt.date(1970, 1, 3), None]),
         ([np.timedelta64(5, "s")], t.duration("ms"), [dt.timedelta(seconds=5)]),
@@ -612,7 +618,9 @@ WRONG = [
     (t.list_(t.int8()), [[1], None, [2, 3, "x"]], r"'item', row 2: expected an int"),
     (t.list_(t.int8()), ["ab"], "row 0: expected a list, found str 'ab'"),
     (t.list_(t.int8(), 2), [[1, 2], [1]], r"row 1: expected a list of 2, found list \[1\] \(it has 1\)"),
-    (t.binary(), [np.array(["2020-01-01"], "M8[s]")], "row 0: expected bytes, found ndarray"),
+    *((kind, [b"abcd", value], "row 1: expected .*bytes, found") for kind in (t.binary(), t.binary_view(), t.binary(4))
+      for value in (np.str_("a"), np.float32(1), np.bool_(1), np.datetime64("NaT"), np.array(["2020"], "M8[D]"),
+                    np.array([1], "i4"), c_arrays.array("i", [1]))),
     (t.struct([("a", t.int8())]), [{"a": 1}, {"b": 1}], "row 1: the struct has no field 'b'; its"),
     (t.struct([("a", t.int8())]), [5], "row 0: expected a dict, found int 5"),
     (t.struct([("a", t.int8()), ("b", t.int8())]), [(1,)], "row 0: .*a tuple of a value for each field"),

@@ -68,7 +68,7 @@ def test_types_and_values_are_those_of_pyarrow(values: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([1, "a"], "mixed int and str: pass a schema"),
+        ([1, "a"], "mixed int and str: say which type"),
         ([object()], "object have no Arrow type of their own"),
         ([nat_without_unit()], "timedelta64"),
         ([np.array([1], "M8[s]"), np.array([1])], r"datetime64\[s\] and int64"),

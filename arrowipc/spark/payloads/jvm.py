@@ -8,7 +8,7 @@ from pyspark.sql import types as st
 from arrowipc.errors import UsageError
 from arrowipc.schemas import Schema
 from arrowipc.spark.payloads.options import CodecOptions, DecodeOptions
-from arrowipc.spark.sessions import CATALOG, CATALOG_CLASS, has_jar
+from arrowipc.spark.sessions import CATALOG, CATALOG_CLASS, has_jar, log
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -32,6 +32,8 @@ def in_jvm(spark: "SparkSession | None", options: DecodeOptions | CodecOptions) 
     reason = _missing(spark, options)
     if reason and options.engine == "jvm":
         raise UsageError(f"engine: the JVM cannot do it, as {reason}")
+    if reason:
+        log.info("payloads are converted in Python: %s", reason)
     return not reason
 
 
