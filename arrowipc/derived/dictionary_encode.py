@@ -162,4 +162,5 @@ def decoded(column: Array) -> Array:
     indices, valid = indices_of(column, column.type)
     if valid is not None:
         indices[~valid] = len(values)
-    return take_rows(concat_batches([values, nothing]), indices, "dictionary_decode").column(0)
+        values = concat_batches([values, nothing])
+    return take_rows(values, indices, "dictionary_decode").column(0)
