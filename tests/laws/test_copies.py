@@ -1,6 +1,7 @@
 """What a copy costs: as much as its source, whatever became of the source's dictionaries."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -270,7 +271,10 @@ def codec_of(data: Any) -> Any:
 
 
 def check_size(data: bytes, level: str = "full") -> None:
-    """A copy is at most twice as large as its source, and reads alike; one of a stream has the same messages."""
+    """A copy is at most twice as large as its source, and reads alike; one of a stream has the same messages.
+
+    But a dictionary that is the beginning of the last one is left out; what grows it then is sent as a whole.
+    """
     compression = codec_of(data)
     expected = [batch.to_pylist(extensions=STORED_TIMES) for batch in ipc.open(data)]
     for file in (False, True):
@@ -278,7 +282,10 @@ def check_size(data: bytes, level: str = "full") -> None:
         options: dict[str, Any] = {"unify_dictionaries": True} if file else {}
         made = copied(data, file=file, reading={"validate": level}, compression=compression, **options)
         assert len(made) <= 2 * len(data) + file * FOOTER, f"{len(made) / len(data)} times {len(data)} bytes"
-        assert file or data[:6] == b"ARROW1" or kinds(made) == kinds(data)
+        if not file and data[:6] != b"ARROW1":
+            came, went = (Counter(kinds(each)) for each in (data, made))
+            assert came["R"] == went["R"]
+            assert 0 <= came["+"] - went["+"] <= came["D"] - went["D"]
         assert [batch.to_pylist(extensions=STORED_TIMES) for batch in ipc.open(made)] == expected
 
 
