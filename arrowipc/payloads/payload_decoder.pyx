@@ -530,9 +530,8 @@ cdef class PayloadDecoder:
         cdef int64_t before, i
         start, length = footer_range(bytes(data[:8]), bytes(data[max(cell.size - TAIL_SIZE, 0):]), cell.size)
         file = FileDecoder(data[start:start + length], start, **self.keywords)
-        if self.verifies:
-            for at, stop in file.to_check:
-                file.check(at, data[at:stop])
+        for at, stop in file.to_check:
+            file.check(at, data[at:stop])
         decoder = file.decoder
         mapping = self.mapping_for(decoder.plan)
         decoder.open_as(decoder.plan, mapping.plan)

@@ -7,6 +7,7 @@ import functools
 import inspect
 import io
 import tempfile
+import threading
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -237,9 +238,14 @@ def fitting(function: str, name: str, kind: str = "") -> Any:
     return 1
 
 
+#: CPython 3.11 before 3.11.5 raises SystemError where several threads parse the text of a signature.
+_PARSING = threading.Lock()
+
+
 def parameters(function: Any) -> list[inspect.Parameter]:
     try:
-        found = inspect.signature(function).parameters.values()
+        with _PARSING:
+            found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []
     return [each for each in found if each.kind is not each.VAR_POSITIONAL]

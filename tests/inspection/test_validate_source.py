@@ -143,6 +143,9 @@ def test_footers_that_list_batches_otherwise_are_remarks_and_refused_at_strict(n
         assert read(data).count_rows() == len(order)
         with pytest.raises(ipc.FormatError, match=words):
             read(data, validate="strict")
+    assert ipc.decode_payloads([data]).batch.num_rows == len(order)
+    with pytest.raises(ipc.FormatError, match=words):
+        ipc.decode_payloads([data], validate="strict")
 
 
 #: What is wrong, and a column whose second value it is.

@@ -34,6 +34,7 @@ LEFT_OUT = {
     "decoder": "an object of the inside",
     "source": "an object of the inside",
     **dict.fromkeys((*INTERNAL, "batch_bytes", "batch_head", "described", "stored", "system"), "of the inside"),
+    "RemoteSource.version": "what is known of it so far",
     "skipped": "grows while files are read",
     "fragments": "objects that are filled while files are read",
     "copy_body_into": "writes into its argument",
@@ -54,7 +55,9 @@ SHARED = {
 
 
 def asked(thing: Any) -> list[str]:
-    return [name for name in dir(thing) if not name.startswith(("_", "from_")) and name not in LEFT_OUT]
+    kind = type(thing).__name__
+    names = [name for name in dir(thing) if not name.startswith(("_", "from_"))]
+    return [name for name in names if not {name, f"{kind}.{name}"} & LEFT_OUT.keys()]
 
 
 def seen(value: Any) -> str:
