@@ -40,6 +40,7 @@ LEFT_OUT = {
     "copy_body_into": "writes into its argument",
     "serialize_to": "writes into its argument",
     **{f"to_{name}": "it is missing" for name in ("polars", "torch", "scipy", "pandas") if find_spec(name) is None},
+    **({} if find_spec("sparse") else {"to_pydata_sparse": "it is missing"}),
 }
 
 
