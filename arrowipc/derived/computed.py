@@ -9,6 +9,7 @@ from arrowipc import datatypes as at
 from arrowipc.arguments import described, integer_of
 from arrowipc.columns.array import Array
 from arrowipc.derived.dictionary_encode import encoded_like, numbered
+from arrowipc.derived.text_order import text_order
 from arrowipc.errors import UsageError, not_installed
 from arrowipc.values.from_python import build_arrays
 from arrowipc.values.libraries import library
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 #: Types whose stored values have the order of the values.
 _STORED_IN_ORDER = (at.Int, at.FloatingPoint, at.Bool, at.Timestamp, at.Date, at.Time, at.Duration)
+_BYTES = (*at.TEXT, at.Binary, at.LargeBinary, at.BinaryView)
+#: Texts that Python sorts faster than NumPy, whose every call takes a microsecond or more.
+_MOST_BY_PYTHON = 300
 _ORDERS = ("ascending", "descending")
 _NULLS = ("at_end", "at_start")
 
@@ -61,28 +65,41 @@ def _sort_keys(column: Column, descending: bool, first: bool) -> list[npt.NDArra
         missing = missing if valid is None else np.where(valid, missing, np.int8(2))
     else:
         distinct, numbers = numbered(array)
-        words = distinct.to_pylist(extensions=False)
-        null = words.index(None) if None in words else -1
-        try:
-            order = sorted((number for number in range(len(words)) if number != null), key=words.__getitem__)
-        except TypeError:
-            raise UsageError(f"sort_by: values of {array.type} have no order") from None
-        places = np.empty(len(words), np.int64)
-        places[order] = np.arange(len(order))
-        found = np.frombuffer(numbers, np.int64)
-        values, missing = places[found], (found == null) * np.int8(2)
-    found_missing = missing.any()
-    values = _in_few_bits(np.where(missing, values.dtype.type(0), values) if found_missing else values)
+        is_null = distinct.is_null().to_numpy(copy=True)
+        present = np.flatnonzero(~is_null)
+        places = np.zeros(len(distinct), np.int64)
+        places[present[_order(distinct.take(present))]] = np.arange(len(present))
+        rows_in_distinct = np.frombuffer(numbers, np.int64)
+        values, missing = places[rows_in_distinct], is_null[rows_in_distinct] * np.int8(2)
+    if some_missing := missing.any():
+        values = np.where(missing, values.dtype.type(0), values)
+    keys = _in_few_bits(values)
     if descending:
-        values = -values if values.dtype.kind == "f" else ~values
-    return [-missing if first else missing, values] if found_missing else [values]
+        keys = [-key if key.dtype.kind == "f" else ~key for key in keys]
+    return [-missing if first else missing, *keys] if some_missing else keys
 
 
-def _in_few_bits(values: Any) -> Any:
-    """Integers of a range below 2**16 as such of 16 bits, which NumPy sorts ten times as fast; others as they are."""
-    if values.dtype.kind == "f" or len(values) == 0 or int(values.max()) - int(low := values.min()) >= 1 << 16:
-        return values
-    return (values - low).astype(np.uint16)
+def _order(distinct: Array) -> Any:
+    """The indices of distinct values in their order."""
+    if isinstance(distinct.type, _BYTES) and len(distinct) > _MOST_BY_PYTHON:
+        return text_order(distinct)
+    values = distinct.to_pylist(extensions=False)
+    try:
+        return sorted(range(len(values)), key=values.__getitem__)
+    except TypeError:
+        raise UsageError(f"sort_by: values of {distinct.type} have no order") from None
+
+
+def _in_few_bits(values: Any) -> list[Any]:
+    """Keys with the order of the values: of 16 bits, which NumPy sorts ten times as fast, if one or two suffice."""
+    if values.dtype.kind == "f" or (values[1:] >= values[:-1]).all():
+        return [values]
+    span = int(values.max()) - int(low := values.min())
+    if span >= 1 << 32:
+        return [values]
+    values = (values - low).astype(np.uint32)
+    keys = [values.astype(np.uint16)]
+    return keys if span < 1 << 16 else [(values >> 16).astype(np.uint16), *keys]
 
 
 def value_counts(column: Column) -> Array:
