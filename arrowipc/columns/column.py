@@ -124,9 +124,9 @@ class Column(_Elements):
 
     def unique(self) -> Array:
         """Return the distinct elements, in the order of their first occurrence; null is one of them."""
-        from arrowipc.derived.dictionary_encode import encoded_like, numbered
+        from arrowipc.derived.dictionary_encode import distinct
 
-        return encoded_like(self, numbered(self.dictionary_decode()._whole())[0])
+        return distinct(self)[0]
 
     def value_counts(self) -> Array:
         """Return the distinct elements and how often each is there, as structs of `values` and `counts` (int64).

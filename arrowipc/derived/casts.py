@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
 from arrowipc.columns.array import Array, reinterpret
+from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.derived.parse import parsed
 from arrowipc.errors import UsageError
+from arrowipc.schemas import Field, Schema
 from arrowipc.types import as_type
 from arrowipc.values.from_python import build_array
 
@@ -23,6 +27,7 @@ _EXACT = at.Int | at.Decimal
 _WORDS = at.Utf8 | at.LargeUtf8 | at.Binary | at.LargeBinary
 _MOMENTS = at.Timestamp, at.Date
 _TIMES = at.Timestamp, at.Date, at.Time, at.Duration
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 #: Unit -> how long it takes, in nanoseconds.
 _LENGTH = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "day": 86_400 * 10**9}
 
@@ -59,6 +64,8 @@ def cast(array: Array, type: TypeLike) -> Array:
         values = (
             reinterpret(array, target, array.buffers(), len(array)) if is_any else array.to_pylist(extensions=False)
         )
+    elif isinstance(source, at.Dictionary) and isinstance(target, at.Dictionary) and _has_room(array, target):
+        return _recoded(array, target)
     elif isinstance(target, at.Dictionary):
         values = array if target.value_type == source else cast(array, target.value_type)
     elif isinstance(source, at.TEXT) and isinstance(target, _NUMBERS):
@@ -73,6 +80,25 @@ def cast(array: Array, type: TypeLike) -> Array:
         return build_array(values, target)
     except UsageError as error:
         raise UsageError(f"cast of {source} to {target}: {error}; to_arrow().cast() converts more") from None
+
+
+def _has_room(array: Array, target: at.Dictionary) -> bool:
+    """Whether the indices of `target` count all words of a dictionary; refuse an ordered one that would lose some."""
+    count = 0 if array.dictionary is None else len(array.dictionary)
+    most = 1 << (target.index_type.bit_width - target.index_type.signed)
+    if count > most and target.ordered:
+        raise UsageError(f"{array.type} is not cast to {target}: its indices count {most:,} values, not {count:,}")
+    return count <= most
+
+
+def _recoded(array: Array, target: at.Dictionary) -> Array:
+    """The dictionary in its order, as values of another type, and the indices as other integers."""
+    source: Any = array.type
+    indices = cast(reinterpret(array, source.index_type, array.buffers(), len(array)), target.index_type)
+    words = None if array.dictionary is None else cast(array.dictionary, target.value_type)
+    schema, rows = Schema([Field("", target)]), indices.offset + len(indices)
+    whole = RecordBatch.from_buffers(schema, rows, [(rows, -1)], indices.buffers(), dictionaries=[words])
+    return whole.column(0).slice(indices.offset)
 
 
 def _by_numpy(convert: Callable[[ModuleType], Any]) -> Array | None:
@@ -136,6 +162,8 @@ def _converted(values: list[Any], source: at.DataType, target: at.DataType) -> l
         return [None if value is None else int(value) for value in values]
     if isinstance(source, _NUMBERS) and isinstance(target, at.Bool):
         return [bool(value) if value in (0, 1) else value for value in values]
+    if isinstance(source, at.TEXT) and isinstance(target, at.Decimal):
+        return [_number(row, value) for row, value in enumerate(values)]
     if isinstance(source, at.TEXT) and isinstance(target, at.Bool):
         return [_truth(row, value) for row, value in enumerate(values)]
     if isinstance(source, at.Bool) and isinstance(target, at.TEXT):
@@ -160,6 +188,13 @@ def _parsed(array: Array, target: Any) -> Array:
     kind = at.FloatingPoint("double") if floats else at.Int(64, signed)
     buffers = [valid and valid[array.offset // 8 :], numbers]
     return Array.from_buffers(kind, len(array), buffers, offset=array.offset % 8)
+
+
+def _number(row: int, value: str | None) -> str | None:
+    """A text that writes a number out; Python's Decimal also takes spaces, underscores and digits of other scripts."""
+    if value is not None and not _DECIMAL.fullmatch(value):
+        raise UsageError(f"row {row}: expected a number, found {described(value)}")
+    return value
 
 
 def _truth(row: int, value: str | None) -> bool | None:

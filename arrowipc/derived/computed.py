@@ -8,7 +8,7 @@ from __future__ import annotations
 from arrowipc import datatypes as at
 from arrowipc.arguments import described, integer_of
 from arrowipc.columns.array import Array
-from arrowipc.derived.dictionary_encode import encoded_like, numbered
+from arrowipc.derived.dictionary_encode import distinct, numbered
 from arrowipc.derived.text_order import text_order
 from arrowipc.errors import UsageError, not_installed
 from arrowipc.values.from_python import build_arrays
@@ -64,13 +64,13 @@ def _sort_keys(column: Column, descending: bool, first: bool) -> list[npt.NDArra
         missing = np.isnan(values) * np.int8(1)
         missing = missing if valid is None else np.where(valid, missing, np.int8(2))
     else:
-        distinct, numbers = numbered(array)
-        is_null = distinct.is_null().to_numpy(copy=True)
+        different, numbers = numbered(array)
+        is_null = different.is_null().to_numpy(copy=True)
         present = np.flatnonzero(~is_null)
-        places = np.zeros(len(distinct), np.int64)
-        places[present[_order(distinct.take(present))]] = np.arange(len(present))
-        rows_in_distinct = np.frombuffer(numbers, np.int64)
-        values, missing = places[rows_in_distinct], is_null[rows_in_distinct] * np.int8(2)
+        places = np.zeros(len(different), np.int64)
+        places[present[_order(different.take(present))]] = np.arange(len(present))
+        number_of_row = np.frombuffer(numbers, np.int64)
+        values, missing = places[number_of_row], is_null[number_of_row] * np.int8(2)
     if some_missing := missing.any():
         values = np.where(missing, values.dtype.type(0), values)
     keys = _in_few_bits(values)
@@ -79,15 +79,15 @@ def _sort_keys(column: Column, descending: bool, first: bool) -> list[npt.NDArra
     return [-missing if first else missing, *keys] if some_missing else keys
 
 
-def _order(distinct: Array) -> Any:
+def _order(array: Array) -> Any:
     """The indices of distinct values in their order."""
-    if isinstance(distinct.type, _BYTES) and len(distinct) > _MOST_BY_PYTHON:
-        return text_order(distinct)
-    values = distinct.to_pylist(extensions=False)
+    if isinstance(array.type, _BYTES) and len(array) > _MOST_BY_PYTHON:
+        return text_order(array)
+    values = array.to_pylist(extensions=False)
     try:
         return sorted(range(len(values)), key=values.__getitem__)
     except TypeError:
-        raise UsageError(f"sort_by: values of {distinct.type} have no order") from None
+        raise UsageError(f"sort_by: values of {array.type} have no order") from None
 
 
 def _in_few_bits(values: Any) -> list[Any]:
@@ -104,9 +104,9 @@ def _in_few_bits(values: Any) -> list[Any]:
 
 def value_counts(column: Column) -> Array:
     """See :meth:`Array.value_counts`."""
-    distinct, numbers = numbered(column.dictionary_decode()._whole())
-    counts = np.bincount(np.frombuffer(numbers, np.int64), minlength=len(distinct))
-    made: Array = build_arrays([encoded_like(column, distinct), counts], ["values", "counts"]).to_struct_array()
+    values, numbers = distinct(column)
+    counts = np.bincount(np.frombuffer(numbers, np.int64), minlength=len(values))
+    made: Array = build_arrays([values, counts], ["values", "counts"]).to_struct_array()
     return made
 
 

@@ -119,17 +119,22 @@ def numbered(array: Array) -> tuple[Array, memoryview]:
     return table.batch().column(0), numbers
 
 
-def encoded_like(column: Column, values: Array) -> Array:
-    """Values of a column with indices and a dictionary, if the column has them; else as they are.
-
-    Chunks with dictionaries of their own may have more values together than their indices can count.
-    """
+def distinct(column: Column) -> tuple[Array, memoryview]:
+    """The distinct elements, dictionary-encoded if the column is, and numbers as for `numbered`."""
+    values, numbers = numbered(column.dictionary_decode()._whole())
     kind = column.field.type
     if not isinstance(kind, Dictionary):
-        return values
+        return values, numbers
+    if kind.ordered:  # the dictionary stays as it is
+        rows: list[int] = []
+        for row, number in enumerate(numbers):
+            if number == len(rows):
+                rows.append(row)
+        return column.take(rows)._whole(), numbers
+    # Chunks with dictionaries of their own may have more values together than their indices can count.
     if len(values) > 1 << (kind.index_type.bit_width - kind.index_type.signed):
-        kind = Dictionary(Int(32, True), kind.value_type, kind.ordered)
-    return values.cast(kind)
+        kind = Dictionary(Int(32, True), kind.value_type)
+    return values.cast(kind), numbers
 
 
 def _changed(batch: RecordBatch, chosen: set[Any], change: Callable[[Array], Array]) -> RecordBatch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
-from arrowipc.arguments import instance_of
+from arrowipc.arguments import instance_of, repeated
 from arrowipc.columns.array import Array
 from arrowipc.columns.record_batch import RecordBatch, only_column
 from arrowipc.columns.truncate import compact
@@ -126,11 +126,13 @@ def narwhals_frame(data: Any) -> Any:
 def to_records(batches: Sequence[RecordBatch], schema: Schema) -> npt.NDArray[Any]:
     """Rows as a structured array, a field for each column; always a copy. Nulls are as in ``to_numpy(copy=True)``."""
     np = library("numpy")
+    if twice := repeated(schema.names):
+        raise UsageError(f"to_records: two columns are named {twice[0]!r}: rename() gives them other names")
     columns = [[batch.column(i).to_numpy(copy=True) for batch in batches] for i in range(len(schema))]
     parts = [np.concatenate(column) if column else np.empty(0, object) for column in columns]
     dtype = np.dtype([(name, part.dtype, part.shape[1:]) for name, part in zip(schema.names, parts, strict=True)])
     out: npt.NDArray[Any] = np.empty(sum(map(len, batches)), dtype)
-    for name, part in zip(schema.names, parts, strict=True):
+    for name, part in zip(dtype.names or (), parts, strict=True):  # NumPy calls the first column f0 if it has no name
         out[name] = part
     return out
 

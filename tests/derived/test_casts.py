@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 import random
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from decimal import Decimal
 
 import numpy as np
@@ -287,3 +287,32 @@ def holds(kind, number):
 
 def as_stored(kind):
     return (lambda number: number) if isinstance(kind, ipc.types.Decimal) else int
+
+
+def test_texts_that_only_python_takes_for_decimals_are_refused():
+    for text in ("1_0", " 2 ", "\u0663", "nan"):
+        with pytest.raises(ipc.UsageError, match="row 1: expected a number"):
+            ipc.array(["1", text]).cast(ipc.decimal128(5, 1))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_dictionary_of_another_type_keeps_its_values_and_their_order(ordered):
+    source = pa.DictionaryArray.from_arrays(pa.array([0, 2, None, 1, 2], pa.int8()), ["x", "b", "a"], ordered=ordered)
+    target = pa.dictionary(pa.uint16(), pa.large_string(), ordered)
+    for theirs in (source, source[1:4], source[:0]):
+        found = ipc.array(theirs).cast(target)
+        assert found.dictionary.to_pylist() == ["x", "b", "a"]
+        assert found.to_arrow() == theirs.cast(target)
+    for theirs in (source[1:], pa.chunked_array([source[1:], source[1:]])):
+        for distinct in (ipc.chunked_array(theirs).unique(), ipc.chunked_array(theirs).value_counts().children[0]):
+            assert distinct.to_pylist() == ["a", None, "b"]
+            assert distinct.dictionary.to_pylist() == (["x", "b", "a"] if ordered else ["a", "b"])
+
+
+def test_indices_too_small_for_a_dictionary_are_refused_if_its_order_counts():
+    numbers = pa.array([299, 0], pa.int16())
+    for ordered in (True, False):
+        source = ipc.array(pa.DictionaryArray.from_arrays(numbers, list(range(300)), ordered=ordered))
+        with pytest.raises(ipc.UsageError, match="its indices count 128 values, not 300") if ordered else nullcontext():
+            found = source.cast(pa.dictionary(pa.int8(), pa.int64(), ordered))
+            assert found.dictionary.to_pylist() == found.to_pylist() == [299, 0]

@@ -117,6 +117,9 @@ def test_records_both_ways():
     assert back["x"].tolist() == [1, 2]
     assert TABLE.to_records()["t"].tolist() == ["a", None, "c", None, "c"]
     assert TABLE.slice(0, 0).to_records().shape == (0,)
+    assert ipc.record_batch([[1]], names=[""]).to_records().tolist() == [(1,)]
+    with pytest.raises(UsageError, match=r"two columns are named 'a': rename"):
+        ipc.record_batch([[1], [2]], names=["a", "a"]).to_records()
     for wrong in (np.arange(3), np.zeros((2, 2), made.dtype)):
         with pytest.raises(UsageError, match="structured array"):
             ipc.RecordBatch.from_records(wrong)
