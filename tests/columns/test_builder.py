@@ -9,28 +9,16 @@ import pyarrow as pa
 import pytest
 from columns.broken import BROKEN, forged
 from helpers import forge, randoms
-from helpers.arrays import ipc_bytes, pyarrow_bytes
+from helpers.arrays import ipc_bytes, pyarrow_bytes, seen_by_pyarrow
 from helpers.forge import Table, batch, bits, dictionary, encoding, field, i8, i16, i32, schema, split, stream
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, UnsupportedError, UsageError, types
+from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.columns.record_batch import concat_batches
 
 MOST = 2**31 - 1
-
-
-def comparable(kind: pa.DataType) -> bool:
-    """Whether pyarrow can hold random values as Python's: dates go too far, names repeat."""
-    if pa.types.is_temporal(kind) or (pa.types.is_struct(kind) and len({f.name for f in kind}) < kind.num_fields):
-        return False
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return comparable(kind.value_type)
-    return all(comparable(kind.field(i).type) for i in range(kind.num_fields))
-
-
-PLAIN = st.sampled_from(list(filter(comparable, randoms.LEAVES)))
-COMPARABLE = st.recursive(PLAIN, randoms._nest, max_leaves=6).filter(comparable)
 
 
 def read(parts: list[pa.RecordBatch]) -> list[Any]:
@@ -43,17 +31,16 @@ def one_column(*columns: pa.Array) -> list[pa.RecordBatch]:
 
 
 def rows(batches: Sequence[Any]) -> list[Any]:
-    """What pyarrow finds in the columns of our batches, after it has checked every byte of them."""
+    """The rows of our batches, after pyarrow has checked every byte of them."""
     found = []
     for part in batches:
-        whole = pa.record_batch(part)
-        whole.validate(full=True)
-        found += list(zip(*(column.to_pylist() for column in whole.columns), strict=True))
+        pa.record_batch(part).validate(full=True)
+        found += zip(*(column.to_pylist(extensions=STORED_TIMES) for column in part.columns), strict=True)
     return found
 
 
 @st.composite
-def pieces(draw: Any, kinds: st.SearchStrategy[pa.DataType] = COMPARABLE, most: int = 5) -> list[Any]:
+def pieces(draw: Any, kinds: st.SearchStrategy[pa.DataType] = randoms.types, most: int = 5) -> list[Any]:
     """Our batches of one or two columns, each a slice of what a stream held."""
     chosen = draw(st.lists(kinds, min_size=1, max_size=2))
     chance = random.Random(draw(st.integers(0, 2**32)))
@@ -82,24 +69,23 @@ def test_the_rows_of_concatenated_batches_are_the_rows_of_the_batches(parts: lis
     assert rows([concat_batches([whole, *parts, whole])]) == expected * 3
 
 
-def grown(parts: Sequence[Any]) -> list[pa.Array]:
+def grown(parts: Sequence[Any]) -> list[ipc.Array]:
     """What the first columns are together after each part: dictionaries of a stream in which they grow by deltas."""
     with ipc.new_stream(sink := bytearray(), dictionary_deltas=True) as writer:
         for i in range(len(parts)):
             values = pa.record_batch(concat_batches(parts[: i + 1])).column(0)
             rows_ = pa.array([len(values) - 1 if len(values) else None], pa.int32())
             writer.write(pa.record_batch([pa.DictionaryArray.from_arrays(rows_, values)], names=["x"]))
-    return [pa.record_batch(one).column(0).dictionary for one in ipc.open_stream(sink)]
+    return [one["x"].dictionary for one in ipc.open_stream(sink)]
 
 
-@given(pieces(COMPARABLE.filter(lambda kind: "dictionary" not in str(kind)), most=8))
+@given(pieces(randoms.types.filter(lambda kind: "dictionary" not in str(kind)), most=8))
 def test_dictionaries_that_grow_keep_their_earlier_values(parts: list[Any]) -> None:
     expected: list[Any] = []
-    found = grown(parts)
-    for part, dictionary_ in zip(parts, found, strict=True):
-        expected += pa.record_batch(part).column(0).to_pylist()
-        dictionary_.validate(full=True)
-        assert dictionary_.to_pylist() == expected
+    for part, found in zip(parts, grown(parts), strict=True):
+        expected += part[0].to_pylist(extensions=STORED_TIMES)
+        seen_by_pyarrow(found)
+        assert found.to_pylist(extensions=STORED_TIMES) == expected
 
 
 @pytest.mark.parametrize("start", [0, 1, 7, 8, 13, 56, 63, 64, 65])

@@ -3,7 +3,6 @@
 import datetime as dt
 import decimal
 import gc
-import math
 import zoneinfo
 from collections.abc import Callable
 from decimal import Decimal
@@ -52,12 +51,6 @@ def test_long_columns_cross_every_word():
     assert array.slice(63, 130).null_count == sum(v is None for v in values[63:193])
 
 
-@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
-def test_special_floats(kind):
-    floats = pa.array([math.nan, -0.0, -math.inf, 1 / 3], kind)
-    assert repr(read_array(floats).to_pylist()) == repr(floats.to_pylist())
-
-
 def test_what_python_cannot_hold_stays_a_number():
     huge = [2**62, -(2**62), 2**63 - 1, -(2**63), None]
     for kind in (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ms", "Europe/Berlin"), pa.duration("s")):
@@ -83,19 +76,21 @@ def test_the_first_and_the_last_moment():
     assert found == [-days - 1, dt.timedelta.min, dt.timedelta(days=999999999, seconds=86399), days + 86400]
 
 
+def in_zone(zone):
+    return stream(of(Table("Timestamp", unit=0, timezone=zone)), batch(1, [(1, 0)], [b"", i64(1_700_000_000)]))
+
+
 @pytest.mark.parametrize(
     ("zone", "expected"),
     [
-        ("UTC", dt.UTC),
         ("Z", dt.UTC),
-        ("+00:30", dt.timezone(dt.timedelta(minutes=30))),
         ("-0830", dt.timezone(-dt.timedelta(hours=8, minutes=30))),
         ("Asia/Kathmandu", zoneinfo.ZoneInfo("Asia/Kathmandu")),
     ],
 )
 def test_timezones(zone, expected):
-    data = stream(of(Table("Timestamp", unit=0, timezone=zone)), batch(1, [(1, 0)], [b"", i64(1_700_000_000)]))
-    (moment,) = unchecked(data).to_pylist()
+    """Case 37 has others."""
+    (moment,) = unchecked(in_zone(zone)).to_pylist()
     assert moment == dt.datetime.fromtimestamp(1_700_000_000, dt.UTC)
     assert moment.tzinfo == expected
 
@@ -105,8 +100,7 @@ def test_timezones(zone, expected):
 )
 def test_in_a_zone_that_nobody_knows_times_are_the_stored_numbers(zone):
     """They became datetimes in UTC without a word."""
-    data = stream(of(Table("Timestamp", unit=0, timezone=zone)), batch(1, [(1, 0)], [b"", i64(1_700_000_000)]))
-    (found,) = ipc.open_stream(data)
+    (found,) = ipc.open_stream(in_zone(zone))
     assert found.column(0).to_pylist() == [1_700_000_000]
     assert ipc.RecordBatch.from_pydict(found.to_pydict(), found.schema) == found
     assert found.column(0).to_numpy()[0] == np.datetime64(1_700_000_000, "s")

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from helpers import forge
 from helpers.arrays import batch_of_columns
-from helpers.forge import INT32, UTF8, field, i32, stream
+from helpers.forge import UTF8, field, i32, stream
 from helpers.randoms import POOLS, array_of, types as random_types
 from hypothesis import given, strategies as st
 
 import arrowipc as ipc
-from arrowipc import FormatError, UsageError
+from arrowipc import FormatError
 from arrowipc.distinct.memo_table import MemoTable
 
 #: Types with hundreds of values.
@@ -56,14 +56,6 @@ def test_a_table_of_any_type_has_each_row_at_its_place(kind: pa.DataType, seed: 
     assert repr([found[place] for place in places]) == repr(values)
 
 
-def test_a_table_refuses_other_columns():
-    table = MemoTable.like(batch_of_columns(pa.array([1])))
-    with pytest.raises(UsageError, match="other columns"):
-        table.add_batch(batch_of_columns(pa.array(["a"])))
-    with pytest.raises(UsageError, match="one column"):
-        MemoTable.like(batch_of_columns(pa.array([1]), pa.array([1])))
-
-
 def test_a_table_of_encoded_values_looks_through_the_dictionary():
     indices = pa.array([0, 1, 2, None, 3], pa.int8())
     rows = batch_of_columns(pa.DictionaryArray.from_arrays(indices, ["a", "b", "a", None]))
@@ -87,14 +79,3 @@ def test_a_failed_add_takes_everything_back():
     assert table.count == 2
     assert table.add_batch(text(1, 2, 3)).tolist() == [1, 2]
     assert table.batch().column(0).to_pylist() == ["a", "b", "c"]
-
-
-def test_lists_that_share_their_elements_are_bounded():
-    size = 1 << 18
-    views = forge.schema(field("c0", forge.LIST_VIEW, field("item", INT32)))
-    rows = forge.batch(
-        1000, [(1000, 0), (size, 0)], [b"", bytes(4000), i32(*range(size - 1000, size)), b"", bytes(4 * size)]
-    )
-    (found,) = ipc.open_stream(stream(views, rows))
-    with pytest.raises(ipc.LimitError, match=r"'c0'.*share"):
-        MemoTable.like(found).add_batch(found)

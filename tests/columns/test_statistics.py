@@ -223,14 +223,6 @@ def test_only_the_dictionary_values_in_use_count():
     assert one(pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), words)).null_count == 2
 
 
-def test_only_the_runs_of_a_slice_count():
-    runs = pa.RunEndEncodedArray.from_arrays([10, 20, 25, 40], pa.array([9, 1, None, 5]))
-    batch = ipc.RecordBatch.from_arrow(pa.record_batch([runs], names=["x"]))
-    assert compute_statistics(batch)["x"] == (40, None, 1, 9, True, True, None)
-    assert compute_statistics(batch.slice(12, 10))["x"] == (10, None, 1, 1, True, True, None)
-    assert compute_statistics(batch.slice(20, 5))["x"] == (5, 5, None, None, True, True, None)
-
-
 def test_some_columns():
     batch = ipc.RecordBatch.from_arrow(pa.record_batch({"a": [1], "b": [2], "s": [{"x": 1}]}))
     assert set(compute_statistics(batch, ["b", "s"])) == {"b", "s", "s.x"}
