@@ -159,16 +159,6 @@ def test_a_dictionary_that_never_came_is_empty() -> None:
 # -- lifetimes ---------------------------------------------------------------------------------------------
 
 
-def test_a_consumed_capsule_releases_nothing() -> None:
-    schema, capsule = numbers([1, 2]).__arrow_c_array__()
-    moved, moved_schema = take(capsule, CArray), take(schema, CSchema)
-    del schema, capsule
-    assert int64s(moved.children[0].contents) == [1, 2]
-    assert moved_schema.children[0].contents.name == b"c0"
-    release(moved)
-    release(moved_schema)
-
-
 def test_children_outlive_their_parent() -> None:
     parent = take_array(numbers([1, 2], [3, 4], [5, 6]))
     children = [move(parent.children[i].contents) for i in (2, 0)]

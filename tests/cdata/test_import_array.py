@@ -228,16 +228,6 @@ def test_schemas_keep_everything() -> None:
     assert [field.metadata for field in through] == [field.metadata for field in schema]
 
 
-@pytest.mark.parametrize("name", ARRAYS)
-def test_schemas_of_every_type(name: str) -> None:
-    kind = ARRAYS[name].type
-    field = pa.field("x", kind, nullable=pa.types.is_null(kind), metadata={"k": "v"})
-    schema = pa.schema([field], metadata={"m": "n"})
-    found = schema_from(schema)
-    assert found.equals(ipc.read_schema(schema.serialize()), check_metadata=True)
-    assert pa.schema(found).equals(schema, check_metadata=True)
-
-
 class Labelled(pa.ExtensionType):
     """An extension type that pyarrow does not know by itself."""
 

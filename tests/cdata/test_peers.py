@@ -8,7 +8,7 @@ import pytest
 from helpers.arrays import CASES, pyarrow_bytes, read_batch
 
 import arrowipc as ipc
-from arrowipc.cdata.import_array import array_from, batch_from, schema_from, stream_from
+from arrowipc.cdata.import_array import batch_from, stream_from
 
 FLAT = ("int32", "double", "string", "bool", "binary", "date32")
 NESTED = ("list", "struct", "dictionary", "string_view")
@@ -40,13 +40,3 @@ def test_what_goes_to_a_library_comes_back(peer: str) -> None:
         assert batch_from(make(library, part), "full").to_pydict() == part.to_pydict()
     with ipc.open_stream(pyarrow_bytes([whole, whole])) as reader, stream_from(make(library, reader), "full") as stream:
         assert [row for batch in stream for row in batch.to_pylist()] == ours.to_pylist() * 2
-
-
-def test_single_columns_of_other_libraries() -> None:
-    polars, na = pytest.importorskip("polars"), pytest.importorskip("nanoarrow")
-    core = pytest.importorskip("arro3.core")
-    column = read_batch(pa.record_batch({"s": CASES["string"]}))["s"]
-    for part in (column, column.slice(1)):
-        for made in (polars.Series(part), na.Array(part), core.Array.from_arrow(part)):
-            assert array_from(made, "full").to_pylist() == part.to_pylist()
-    assert schema_from(na.c_schema(na.struct({"x": na.int32()}))).names == ["x"]

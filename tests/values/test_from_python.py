@@ -75,32 +75,26 @@ def has_union(kind: t.DataType) -> bool:
 # -- the inverse of to_pylist --------------------------------------------------------------------------------
 
 
+def built_again(theirs):
+    """The array that is made of the values of an array, which it equals, and what pyarrow sees of it."""
+    source = read_array(theirs)
+    built = build_array(tagged(source), source.type)
+    assert built == source
+    assert built.type == source.type
+    assert repr(built.to_pylist()) == repr(source.to_pylist())
+    if not has_union(source.type):
+        assert build_array(source.to_pylist(), source.type) == source
+    return seen_by_pyarrow(built)
+
+
 @pytest.mark.parametrize("name", ARRAYS)
 def test_values_come_back(name):
-    source = read_array(ARRAYS[name])
-    values = source.to_pylist()
-    if has_union(source.type):
-        values = tagged(source)
-    built = build_array(values, source.type)
-    assert built.type == source.type
-    assert built.field.name == ""
-    assert built.field.nullable
-    assert built.to_pylist() == source.to_pylist()
-    assert list(map(type, built.to_pylist())) == list(map(type, source.to_pylist()))
-    assert built == source
-    assert seen_by_pyarrow(built).to_pylist() == ARRAYS[name].to_pylist()
+    assert built_again(ARRAYS[name]).to_pylist() == ARRAYS[name].to_pylist()
 
 
 @given(any_type, st.integers(0, 12), st.integers(0, 2**32))
 def test_any_array_is_built_again_from_its_values(kind, rows, seed):
-    theirs = array_of(kind, rows, random.Random(seed))
-    source = read_array(theirs)
-    built = build_array(tagged(source), source.type)
-    assert built.to_pylist() == source.to_pylist()
-    assert built == source
-    seen_by_pyarrow(built)
-    if not has_union(source.type):
-        assert build_array(source.to_pylist(), source.type) == source
+    built_again(array_of(kind, rows, random.Random(seed)))
 
 
 @given(any_type, st.integers(0, 12), st.integers(0, 2**32))
@@ -154,16 +148,13 @@ PLAIN = [
     ([0.1, None, -0.0, math.inf, 7], pa.float64()),
     ([0.1, None, 65504.0], pa.float16()),
     (["a", None, "", "é€𝄞", "ÿ", "\0"], pa.string()),
-    (["a", None, "twelve bytes", "thirteen byte", "é" * 6, "é" * 7, "𝄞" * 4], pa.string_view()),
     ([b"ab", None, bytearray(b"cd")], pa.binary(2)),
     ([dt.date(1900, 2, 28), None, dt.date(2000, 2, 29), dt.date(2100, 3, 1), 5], pa.date32()),
-    ([dt.date(1, 1, 1), None, dt.date(9999, 12, 31)], pa.date64()),
     ([dt.time(1, 2, 3, 4), None, 5], pa.time64("us")),
     ([dt.datetime(1, 1, 1), None, dt.datetime(9999, 12, 31, 23, 59, 59, 999999)], pa.timestamp("us")),
     ([dt.datetime(2024, 7, 1, tzinfo=UTC), None, dt.datetime(2024, 7, 1)], pa.timestamp("s", "Europe/Berlin")),
     ([dt.timedelta(-1, 5, 7), None, 3], pa.duration("us")),
     ([(1, -2, 3), None, (0, 0, -1)], pa.month_day_nano_interval()),
-    ([Decimal("1.50"), None, Decimal("-2"), Decimal("0E+5")], pa.decimal128(8, 2)),
     ([[1, None], None, [], (2,)], pa.list_(pa.int8())),
     ([{"a": 1}, None, {}, {"b": "x", "a": None}], pa.struct([("a", pa.int8()), ("b", pa.string())])),
     ([(1, "x"), None, (2, None)], pa.struct([("a", pa.int8()), ("b", pa.string())])),
@@ -439,20 +430,6 @@ def test_views_spread_over_several_data_buffers(size):
 # -- batches -------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_has_the_columns_of_its_schema():
-    target = schema([field("a", t.int8(), nullable=False), ("b", t.string())], metadata={"k": "v"})
-    batch = build_batch({"b": ["x", None], "a": np.array([1, 2], "i1")}, target)
-    assert batch.schema is target
-    assert batch.num_rows == 2
-    assert batch.to_pydict() == {"a": [1, 2], "b": ["x", None]}
-    assert pa.record_batch(batch).schema.metadata == {b"k": b"v"}
-    assert batch == read_batch(pa.record_batch(batch))
-    assert batch.slice(1).to_pylist() == [{"a": 2, "b": None}]
-    empty = build_batch({}, schema([]))
-    assert (empty.num_rows, empty.num_columns) == (0, 0)
-    assert build_batch({"a": [], "b": ()}, target).num_rows == 0
-
-
 def test_names_and_lengths_must_match():
     target = schema([("a", t.int8()), ("b", t.int8())])
     twice, big_endian = schema([("a", t.int8()), ("a", t.int8())]), target.__replace__(endianness="big")
@@ -498,11 +475,6 @@ def test_arrays_must_be_of_the_type():
         build_batch({"x": source}, schema([field("x", t.int32(), nullable=False)]))
     batch = build_batch({"x": source.slice(0, 2)}, schema([field("x", t.int32(), nullable=False)]))
     assert batch["x"].buffers()[0] is None
-
-
-def test_arrays_of_other_libraries_are_taken_over():
-    for source in (pa.array([1, None]), pa.chunked_array([[1], [None]]), pl.Series([1, None])):
-        assert build_batch({"x": source}, schema([("x", t.int64())])).to_pydict() == {"x": [1, None]}
 
 
 PANDAS = {
