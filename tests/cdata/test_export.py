@@ -6,13 +6,13 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import forge
-from helpers.arrays import batch_of_columns, pyarrow_bytes, read_batch
+from helpers.arrays import CASES, batch_of_columns, pyarrow_bytes, read_batch
 from helpers.arrow_columns import everything
 from helpers.cdata import CArray, CDeviceArray, CDeviceStream, Consumer, CSchema, int64s, move, peek, release, take
 from helpers.processes import in_threads, run_function
@@ -20,6 +20,7 @@ from helpers.processes import in_threads, run_function
 import arrowipc as ipc
 from arrowipc import types
 from arrowipc.cdata import export
+from arrowipc.cdata.import_array import batch_from, stream_from
 
 pa = pytest.importorskip("pyarrow")
 
@@ -39,6 +40,30 @@ def rich() -> Any:
 
 
 # -- consumers ---------------------------------------------------------------------------------------------
+
+
+FLAT = "int32 double string bool binary date32 list struct"
+NESTED = f"{FLAT} dictionary string_view"
+#: A library -> what makes its own data of ours, and the columns that come back as they were.
+PEERS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "polars": (lambda polars, data: polars.DataFrame(data), NESTED),
+    "pandas": (lambda pandas, data: pandas.DataFrame.from_arrow(data), "double string timestamp[us]"),
+    "nanoarrow": (lambda na, data: na.ArrayStream(data), f"{NESTED} map decimal128"),
+    "arro3.core": (lambda core, data: core.Table.from_arrow(data), f"{NESTED} map decimal128 list_view"),
+    "duckdb": (lambda db, data: db.connect().register("t", data).sql("select * from t"), f"{FLAT} map decimal128"),
+}
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_what_goes_to_a_library_comes_back(peer: str) -> None:
+    make, names = PEERS[peer]
+    library = pytest.importorskip(peer, {"pandas": "3.0"}.get(peer))
+    whole = pa.record_batch({name: CASES[name][:3] for name in names.split()})
+    ours = read_batch(whole)
+    for part in (ours, ours.slice(1), ours.slice(1, 1)):
+        assert batch_from(make(library, part), "full").to_pydict() == part.to_pydict()
+    with ipc.open_stream(pyarrow_bytes([whole, whole])) as reader, stream_from(make(library, reader), "full") as stream:
+        assert [row for batch in stream for row in batch.to_pylist()] == ours.to_pylist() * 2
 
 
 def test_device_arrays(rich: Any) -> None:

@@ -1,12 +1,12 @@
 """Frames of pandas as lines of text, to compare those of two processes; run as a program, without pyarrow."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from helpers.processes import printed, run_module
 
 import arrowipc as ipc
 
@@ -58,9 +58,7 @@ def frames_of(path: Path) -> list[list[str]]:
 
 def frames_without_pyarrow(folder: Path) -> dict[str, list[list[str]]]:
     """What becomes of the files of a folder, by name, in a process that cannot import pyarrow."""
-    done = subprocess.run([sys.executable, __file__, str(folder)], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, list[list[str]]] = json.loads(done.stdout)
+    found: dict[str, list[list[str]]] = json.loads(printed(run_module("values.frames", folder, timeout=600)))
     return found
 
 
