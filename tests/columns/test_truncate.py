@@ -149,10 +149,14 @@ def addresses(part: Any) -> list[tuple[int, int]]:
     return [place for column in part.columns for place in places(column)]
 
 
-def in_place(found: Any, source: Any) -> bool:
-    """Whether all bytes of one batch are bytes of the other."""
+def copied(found: Any, source: Any) -> list[int]:
+    """The sizes of buffers of one batch that are not bytes of the other."""
     whole = addresses(source)
-    return all(any(a <= at and at + n <= a + size for a, size in whole) for at, n in addresses(found))
+    return [n for at, n in addresses(found) if not any(a <= at and at + n <= a + size for a, size in whole)]
+
+
+def in_place(found: Any, source: Any) -> bool:
+    return not copied(found, source)
 
 
 def accepted(found: Any, expected: pa.RecordBatch) -> bool:
@@ -222,34 +226,23 @@ def test_no_elements_still_have_one_offset(kind: Table, below: list[Table], buff
 
 @pytest.mark.parametrize("start", [0, 1, 8, 9, 16])
 def test_values_of_a_slice_are_not_copied(start: int) -> None:
-    rows = 40
-    texts = [f"text {i}" for i in range(rows)]
-    source = pa.record_batch(
-        {
-            "fixed": pa.array(range(rows)),
-            "texts": pa.array(texts),
-            "views": pa.array([text * 3 for text in texts], pa.string_view()),
-            "lists": pa.array([[i] * 2 for i in range(rows)]),
-            "structs": pa.array([{"a": i, "b": str(i)} for i in range(rows)]),
-            "pairs": pa.array([[i, i] for i in range(rows)], pa.list_(pa.int16(), 2)),
-            "words": pa.array(texts).dictionary_encode(),
-        }
-    )
-    ours = read_batch(source)
+    """Only offsets are, because they have to begin at 0."""
+    rows = range(40)
+    texts = [f"text {i}" for i in rows]
+    columns = {
+        "fixed": pa.array(rows),
+        "texts": pa.array(texts),
+        "views": pa.array([text * 3 for text in texts], pa.string_view()),
+        "lists": pa.array([[i] * 2 for i in rows]),
+        "structs": pa.array([{"a": i, "b": str(i)} for i in rows]),
+        "pairs": pa.array([[i, i] for i in rows], pa.list_(pa.int16(), 2)),
+        "words": pa.array(texts).dictionary_encode(),
+    }
+    ours = read_batch(pa.record_batch(columns))
     found = check(ours.slice(start, 20))
-
-    def stays(name: str, buffer: int, by: int) -> bool:
-        return address(found[name].buffers()[buffer]) == address(ours[name].buffers()[buffer]) + by
-
-    assert stays("fixed", 1, 8 * start)
-    assert stays("texts", 2, len("".join(texts[:start])))
-    assert stays("views", 1, 16 * start)
-    assert stays("views", 2, 0)
-    assert stays("words", 1, 4 * start)
-    for name, width in (("lists", 16), ("pairs", 4)):
-        part, whole = (b[name].children[0].buffers()[1] for b in (found, ours))
-        assert address(part) == address(whole) + width * start
-    assert stays("texts", 1, 4 * start) is (start == 0)
+    for name in columns:
+        offsets = [4 * 21] if name in ("texts", "lists", "structs") and start else []
+        assert copied(found.select(name), ours.select(name)) == offsets, name
 
 
 @pytest.mark.parametrize("start", [0, 3, 8, 16, 21])
