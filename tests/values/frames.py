@@ -56,13 +56,22 @@ def frames_of(path: Path) -> list[list[str]]:
     return found
 
 
-def frames_without_pyarrow(folder: Path) -> dict[str, list[list[str]]]:
-    """What becomes of the files of a folder, by name, in a process that cannot import pyarrow."""
-    found: dict[str, list[list[str]]] = json.loads(printed(run_module("values.frames", folder, timeout=600)))
+def columns_of_pandas() -> dict[str, list[Any]]:
+    """The values of a batch that is made of columns of pandas."""
+    import pandas as pd
+
+    columns = {"a": pd.Series([1, 2]), "b": pd.Index(["x", None]), "c": pd.Categorical(["u", None])}
+    return ipc.RecordBatch.from_pydict(columns).to_pydict()
+
+
+def without_pyarrow(folder: Path) -> dict[str, Any]:
+    """What becomes of the files of a folder, by name, and of columns, in a process that cannot import pyarrow."""
+    found: dict[str, Any] = json.loads(printed(run_module("values.frames", folder, timeout=600)))
     return found
 
 
 if __name__ == "__main__":
     sys.modules["pyarrow"] = None  # type: ignore[assignment]
-    print(json.dumps({path.name: frames_of(path) for path in Path(sys.argv[1]).iterdir()}))
+    frames = {path.name: frames_of(path) for path in Path(sys.argv[1]).iterdir()}
+    print(json.dumps(frames | {"columns": columns_of_pandas()}))
     assert not any(name.startswith("pyarrow.") for name in sys.modules)

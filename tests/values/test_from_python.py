@@ -6,7 +6,6 @@ import datetime as dt
 import decimal
 import math
 import random
-import textwrap
 import zoneinfo
 from decimal import Decimal
 from itertools import islice
@@ -18,7 +17,7 @@ import pytest
 from helpers import optional
 from helpers.arrays import CASES, address, ipc_bytes, read_array, read_batch, seen_by_pyarrow
 from helpers.arrow_columns import ARRAYS
-from helpers.processes import FREE_THREADED, run_python
+from helpers.processes import FREE_THREADED
 from helpers.randoms import array_of, types as any_type
 from hypothesis import given, reject, strategies as st
 
@@ -518,19 +517,6 @@ def test_columns_of_pandas_that_pyarrow_does_not_know():
     assert build_array(pd.MultiIndex.from_tuples([(1, 2), (3, 4)])).to_pylist() == [[1, 2], [3, 4]]
     with pytest.raises(UsageError, match="column 'x': values like object have no Arrow type"):
         build_batch({"x": pd.Index([object()])})
-
-
-def test_columns_of_pandas_need_no_pyarrow():
-    program = """
-        import sys
-        sys.modules["pyarrow"] = None
-        import pandas as pd
-        import arrowipc as ipc
-        columns = {"a": pd.Series([1, 2]), "b": pd.Index(["x", None]), "c": pd.Categorical(["u", None])}
-        print(ipc.RecordBatch.from_pydict(columns).to_pydict())
-    """
-    done = run_python(textwrap.dedent(program))
-    assert done.stdout == "{'a': [1, 2], 'b': ['x', None], 'c': ['u', None]}\n", done.stderr
 
 
 def test_rows_become_columns():
