@@ -78,12 +78,10 @@ def written(source: Any, **options: Any) -> bytes:
 
 def numbers(count: int = 3, batches: int = 1) -> pa.Table:
     """`batches` batches of `count` rows: 0, 1, 2 ... all along, and as text."""
-    schema = pa.schema([("x", pa.int64()), ("s", pa.string())])
-    made = [range(i * count, (i + 1) * count) for i in range(batches)]
-    return pa.Table.from_batches(
-        [pa.record_batch([pa.array(r, pa.int64()), pa.array(map(str, r), pa.string())], schema=schema) for r in made],
-        schema,
-    )
+    schema = pa.schema({"x": pa.int64(), "s": pa.string()})
+    spans = [range(i * count, (i + 1) * count) for i in range(batches)]
+    made = [pa.record_batch({"x": [*each], "s": [*map(str, each)]}, schema=schema) for each in spans]
+    return pa.Table.from_batches(made, schema)
 
 
 def take_in(incoming: Incoming, sent: Iterable[tuple[int | None, Any]]) -> list[Arrival]:
@@ -100,19 +98,12 @@ def take_in(incoming: Incoming, sent: Iterable[tuple[int | None, Any]]) -> list[
 
 def words() -> list[pa.RecordBatch]:
     """Batches whose dictionary grows (a delta), is replaced, and stays."""
-    kind = pa.dictionary(pa.int8(), pa.string())
-    schema = pa.schema([("d", kind), ("x", pa.int32())])
-    lists = [["a", "b"], ["a", "b", "c"], ["z"], ["z"]]
-    return [
-        pa.record_batch(
-            [
-                pa.DictionaryArray.from_arrays(pa.array([0, None, len(each) - 1], pa.int8()), pa.array(each)),
-                pa.array([i, None, i + 2], pa.int32()),
-            ],
-            schema=schema,
-        )
-        for i, each in enumerate(lists)
-    ]
+    made = []
+    for i, each in enumerate([["a", "b"], ["a", "b", "c"], ["z"], ["z"]]):
+        codes = pa.array([0, None, len(each) - 1], pa.int8())
+        column = pa.DictionaryArray.from_arrays(codes, each)
+        made.append(pa.record_batch({"d": column, "x": pa.array([i, None, i + 2], pa.int32())}))
+    return made
 
 
 def shapes() -> dict[str, pa.Table]:
@@ -291,6 +282,15 @@ def until(condition: Callable[[], Any], what: str) -> Any:
         assert time.monotonic() < end, f"waited until {what}"
         time.sleep(0.005)
     return found
+
+
+def settled(value: Callable[[], int], seconds: float = 0.1) -> int:
+    """What a number is when it has stopped changing."""
+    before = -1
+    while (now := value()) != before:
+        before = now
+        time.sleep(seconds)
+    return now
 
 
 def until_collected(condition: Any, what: str) -> None:
