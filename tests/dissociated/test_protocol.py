@@ -97,40 +97,11 @@ def test_messages_are_read_or_refused_as_the_table_says(vector):
         peers.read(vector.messages)
 
 
-FIRST = peers.metadata(0, SCHEMA)
-M1, M2, M3 = (peers.metadata(number, BATCH) for number in (1, 2, 3))
-B1, B2 = (peers.body(number, BODY) for number in (1, 2))
-TENSOR = forge.message(
-    forge.Table("Tensor", type=forge.INT64, shape=[forge.Table("TensorDim", size=1)], data=(0, 8)), body=bytes(8)
-)[8:]
-#: What the errors say -> messages that the table does not have.
-REFUSED: dict[str, list[peers.Sent]] = {
-    "a prefix of 5 bytes, this one has 0 in all": [(None, b"")],
-    "^metadata of message 0: .*metadata": [peers.metadata(0, SCHEMA[:20])],
-    "message 1 is a Tensor message, which does not belong": [FIRST, peers.metadata(1, TENSOR)],
-    "body of message 2 arrived, and the stream ends before 2": [FIRST, M1, peers.end(2), B2],
-    "metadata of message 12 .* max_waiting = 10": [FIRST, peers.metadata(12, BATCH)],
-    "body of message 12 .* max_waiting = 10": [FIRST, peers.body(12, BODY)],
-}
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_other_messages_are_refused_as_well(words):
-    with pytest.raises(FormatError, match=words):
-        peers.take_in(Incoming(max_waiting=10), REFUSED[words])
-
-
-# -- order ---------------------------------------------------------------------------------------------------
-
-
-def test_d068_metadata_without_gaps_is_complete_while_bodies_are_due():
-    incoming = begun()
-    peers.take_in(incoming, [M1, M2, peers.end(3)])
-    assert incoming.metadata_complete
-    incoming.lost("metadata")
-    assert incoming.wanted_body == 1
-    peers.take_in(incoming, [B2, B1])
-    assert incoming.is_complete
+def test_messages_of_other_kinds_are_refused():
+    tensor = forge.Table("Tensor", type=forge.INT64, shape=[forge.Table("TensorDim", size=1)], data=(0, 8))
+    message = peers.metadata(1, forge.message(tensor, body=bytes(8))[8:])
+    with pytest.raises(FormatError, match="message 1 is a Tensor message, which does not belong"):
+        peers.take_in(begun(), [message])
 
 
 # -- bounds --------------------------------------------------------------------------------------------------
@@ -141,7 +112,8 @@ def test_d090_more_bytes_than_may_wait_are_refused_but_not_those_that_all_wait_f
     peers.take_in(incoming, [peers.body(2, bytes(2000))])
     with pytest.raises(LimitError, match=r"body of message 3 arrived .* 2,000 bytes wait .* max_waiting_bytes = 1,000"):
         peers.take_in(incoming, [peers.body(3, b"")])
-    assert [each.number for each in peers.take_in(incoming, [B1, M1])] == [1]
+    last = [peers.body(1, BODY), peers.metadata(1, BATCH)]
+    assert [each.number for each in peers.take_in(incoming, last)] == [1]
 
 
 def test_the_connection_that_is_ahead_waits_for_the_other():
