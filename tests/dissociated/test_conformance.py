@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -198,40 +199,35 @@ def test_broken_memory_is_found(monkeypatch, mistake):
         assert any(wrong_of_server(Subject([[server.uri]], b"t", 1.0), {item}) == [item] for _ in range(5))
 
 
-class InThread:
+def read_into(out, errors, ident, *uris) -> int:
+    """Do what the program of a client does; return the status with which it ends."""
+    try:
+        with dissociated.connect(uris[0] if len(uris) == 1 else uris, ident, timeout=5, validate="strict") as reader:
+            table = reader.read_all()
+        with ipc.new_stream(out, table.schema) as writer:
+            writer.write(table)
+    except Exception as error:
+        errors.write(f"{type(error).__name__}: {error}".encode())
+        return 1
+    del table, reader
+    gc.collect()
+    for each in list(link._running):  # as the end of a process waits
+        each.deliver()
+    return 0
+
+
+class InThread(contextlib.AbstractContextManager):
     """Our client, in a thread in place of a process: `words` are the ident and the URIs."""
 
     def __init__(self, words, stdin, stdout, stderr):
-        self.code = None
-        self.thread = threading.Thread(target=self.read, args=(words, stdout, stderr), daemon=True)
-        self.thread.start()
-
-    def read(self, words, out, errors):
-        try:
-            given = words[1:] if len(words) > 2 else words[1]
-            with dissociated.connect(given, words[0], timeout=5, validate="strict") as reader:
-                table = reader.read_all()
-            with ipc.new_stream(out, table.schema) as writer:
-                writer.write(table)
-            out.flush()
-            del table, reader
-        except Exception as error:
-            errors.write(f"{type(error).__name__}: {error}".encode())
-            self.code = 1
-        else:
-            gc.collect()
-            for each in list(link._running):  # as the end of a process waits
-                each.deliver()
-            self.code = 0
+        self.pool = ThreadPoolExecutor(1)
+        self.code = self.pool.submit(read_into, stdout, stderr, *words)
 
     def poll(self):
-        return self.code
+        return self.code.result() if self.code.done() else None
 
     def kill(self):
-        self.thread.join(peers.SECONDS)
-
-    def __enter__(self):
-        return self
+        self.pool.shutdown()
 
     def __exit__(self, *_):
         self.kill()
