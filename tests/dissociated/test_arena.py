@@ -5,7 +5,6 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from dissociated import peers
@@ -41,26 +40,15 @@ def test_d072_memory_stays_as_it_is_until_it_is_freed(arena, threads):
         assert state_of(arena).size <= 64 * MIB
 
 
-def test_segments_are_used_again_and_large_bodies_get_their_own():
-    arena = Arena(13 * MIB, MIB, 0)
-    small, large = message(rows=1000), message(rows=300_000)
-    client = NoConnection()
-    seen = []
-    for found in (small, large, small, large):
-        _, addresses, handles = arena.place(found, client)
-        seen.append((addresses[0], len(handles)))
+def test_segments_are_used_again_and_idle_ones_make_room_for_bodies_that_do_not_fit_beside_them():
+    arena, client = Arena(13 * MIB, MIB, 0), NoConnection()
+    for rows, segments in ((1000, 1), (300_000, 2), (1000, 2), (300_000, 2), (700_000, 1)):
+        _, addresses, _ = arena.place(message(rows=rows), client)
         arena.release(addresses)
-    assert seen[0][0] == seen[2][0]
-    assert seen[1][0] == seen[3][0]
-    assert [handles for _, handles in seen] == [1, 1, 0, 0]
-    assert state_of(arena).segments == 2
-    assert all(address % (1 << 48) >= 64 and address % 64 == 0 for address, _ in seen)
-    # Idle segments make room for one that does not fit beside them.
-    _, addresses, _ = arena.place(message(rows=700_000), client)
-    assert state_of(arena).segments == 1
-    assert state_of(arena).size <= 13 * MIB
+        assert state_of(arena).segments == segments
+        assert state_of(arena).size <= 13 * MIB
     arena.close()
-    assert arena.place(small, client) is None
+    assert arena.place(message(), client) is None
 
 
 def test_numbers_of_segments_come_round_without_hitting_those_in_use():
@@ -93,15 +81,6 @@ def test_an_arena_without_descriptors_or_memory_sends_bodies(arena):
     assert len(os.listdir("/proc/self/fd")) <= before + 2
 
 
-def test_small_bodies_are_sent_unless_they_are_held():
-    arena = Arena(64 * MIB, 4 * MIB)
-    assert arena.place(message(rows=2000), NoConnection()) is None
-    assert arena.place(message(rows=2200), NoConnection()) is not None
-    (held,) = arena.hold([message(rows=10)])
-    assert arena.place(held, NoConnection()) is not None
-    arena.close()
-
-
 def test_sizes_of_arenas_are_checked():
     sizes = [("capacity", -1), ("capacity", 1 << 48), ("capacity", True), ("segment_bytes", "1"), ("least_bytes", -1)]
     for name, size in sizes:
@@ -117,11 +96,10 @@ def test_sizes_of_arenas_are_checked():
 
 SECONDS = peers.SECONDS
 ROWS = 5000
-DATA = pa.table({"x": np.arange(4 * ROWS), "s": [str(i) for i in range(4 * ROWS)]})
 
 
 def table(batches: int = 4) -> pa.Table:
-    return pa.Table.from_batches(DATA.slice(0, batches * ROWS).to_batches(max_chunksize=ROWS))
+    return peers.numbers(ROWS, batches)
 
 
 def read(server, name: str = "t") -> pa.Table:
@@ -162,9 +140,7 @@ def test_what_may_change_is_read_anew_for_each_client():
 
 def test_small_bodies_of_prepared_tables_are_sent():
     small, large = pa.table({"x": [1, 2, 3]}), table(1)
-    both = pa.Table.from_batches(
-        [b for _ in range(3) for b in (*small.to_batches(), *large.select(["x"]).to_batches())]
-    )
+    both = pa.concat_tables([small, large.select(["x"])] * 3)
     with dissociated.Server({"s": small, "b": both}, "shm") as server:
         assert read(server, "s").equals(small)
         assert state_of(server.memory).segments == 0
