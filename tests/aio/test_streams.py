@@ -204,11 +204,9 @@ async def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
     reader = aio.open_stream(torn())
     with pytest.raises(ConnectionResetError, match="gone"):
         await reader
-    with pytest.raises(ipc.TruncatedError, match="message 1"):
-        await aio.open_stream(Receives(SMALL[:100], itertools.repeat(9))).read_all()
-    with pytest.raises(ipc.UsageError, match="expected bytes"):
-        await aio.open_stream(pieces("text" * 100, itertools.repeat(9)))  # type: ignore[arg-type]
-    for answer in (None, 5, True):
+    with pytest.raises(ipc.UsageError, match="reader is closed"):
+        await reader
+    for answer in (None, 5, True, "text"):
         with pytest.raises(ipc.UsageError, match=f"the source gave .*{answer}: expected bytes"):
             await aio.open_stream(always(answer))
 
