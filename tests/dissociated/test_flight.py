@@ -12,7 +12,6 @@ import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.dissociated import flight
 from arrowipc.dissociated.flight import from_flight, locations, ways
-from arrowipc.dissociated.uri import DissociatedUri
 
 #: A port that nobody listens at: reserved, and refused at once on loopback.
 NOBODY = "arrowipc+tcp://127.0.0.1:1?want_data=18446741783881759408"
@@ -195,30 +194,32 @@ def test_d008_a_server_that_refuses_the_ticket_is_not_gone_round(there):
         from_flight(fl.FlightEndpoint(b"no such stream", []), client=client, timeout=20)
 
 
-def test_d092_two_uris_of_different_want_data_are_metadata_and_data():
-    meta, data = (f"ucx://h:1?want_data={tag}" for tag in (0xFFFFFDEADBA0BAB0, 0x0FFFFDEADBA0BAB0))
-    assert ways([meta, data])[0] == [(DissociatedUri.parse(meta), DissociatedUri.parse(data))]
-    # Other locations around them change nothing.
-    assert ways([UNKNOWN, meta, flight.REUSE_CONNECTION, data])[0] == ways([meta, data])[0]
+TAGS = {"a": 0xFFFFFDEADBA0BAB0, "b": 0x0FFFFDEADBA0BAB0, "c": 0x1FFFFDEADBA0BAB0}
+#: Locations (ours: port, tag and parameters) -> ports of each way: of both streams, or of metadata and data.
+WAYS = {
+    "1a": [[1]],
+    "1a 2b": [[1, 2]],
+    f"{UNKNOWN} 1a {flight.REUSE_CONNECTION} 2b": [[1, 2]],
+    "1a 2a": [[1], [2]],  # the same tag: the same stream at two places
+    "1a&streams=both 2b&streams=both": [[1], [2]],
+    "1a&streams=both 2b": [[1], [2]],
+    "1a&streams=data 2b&streams=meta": [[2, 1]],
+    "1a&streams=data 2b": [[2]],
+    "1a 2b 3c": [[1], [2], [3]],
+}
 
 
-def test_d092_one_uri_is_both_and_streams_says_otherwise():
-    one = f"ucx://h:1?want_data={0xFFFFFDEADBA0BAB0}"
-    two = f"ucx://h:2?want_data={0x0FFFFDEADBA0BAB0}"
-    three = f"ucx://h:3?want_data={0x1FFFFDEADBA0BAB0}"
+def located(words):
+    return [w if ":" in w else f"ucx://h:{w[0]}?want_data={TAGS[w[1]]}{w[2:]}" for w in words.split()]
 
-    def texts(*uris):
-        return [[str(uri).split("?")[0][-1] for uri in way] for way in ways(uris)[0]]
 
-    assert texts(one) == [["1"]]
-    assert texts(one, one.replace("h:1", "h:2")) == [["1"], ["2"]]  # the same tag: the same at two places
-    assert texts(one + "&streams=both", two + "&streams=both") == [["1"], ["2"]]
-    assert texts(one + "&streams=both", two) == [["1"], ["2"]]
-    assert texts(one + "&streams=data", two + "&streams=meta") == [["2", "1"]]
-    assert texts(one, two, three) == [["1"], ["2"], ["3"]]
-    found, problems = ways([one + "&streams=data", two])
-    assert [way[0].port for way in found] == [2]
-    assert "the URI of the other stream is missing" in problems[0]
+@pytest.mark.parametrize("words", WAYS)
+def test_d092_two_uris_of_different_want_data_are_metadata_and_data_unless_streams_says_otherwise(words):
+    assert [[uri.port for uri in way] for way in ways(located(words))[0]] == WAYS[words]
+
+
+def test_d092_what_is_wrong_with_a_location_is_said():
+    assert "the URI of the other stream is missing" in ways(located("1a&streams=data 2b"))[1][0]
     assert ways(["arrowipc+tcp://[::1?want_data=1"]) == ([], ["arrowipc+tcp://[::1?want_data=1: Invalid IPv6 URL"])
 
 
