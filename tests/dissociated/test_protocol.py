@@ -194,8 +194,6 @@ def test_d015_servers_offer_no_tag_that_a_body_could_have():
     tags = [new_tag() for _ in range(2000)]
     assert len(set(tags)) == 2000
     for tag in tags:
-        assert tag >> 56 > 1
-        assert tag >> 32 & 0xFF_FFFF
         check_offered_tag(tag)
     for bad in (0, 5, 1 << 56 | 1 << 40, 2 << 56, 0x0000_0DEA_DBA0_BAB0, 1 << 64, -1):
         with pytest.raises(UsageError, match="a top byte of 2 or more"):
