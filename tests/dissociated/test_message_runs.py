@@ -96,10 +96,10 @@ def test_limits_and_places_outside_are_for_the_general_way():
     assert len(read_run(data, 0, len(data) + 1000, 1)[0]) == len(made)
 
 
-def outcome(kind: type[SocketConnection], data: bytes):
+def outcome(kind: type[SocketConnection], data: bytes, limits: Limits | None):
     """What a client gets of what a server says: its batches, and its error."""
     batches = []
-    with peers.heard(kind=kind) as (raw, connection):
+    with peers.heard(kind=kind, limits=limits) as (raw, connection):
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         try:
             raw.sendall(data)
@@ -141,7 +141,8 @@ def test_streams_cut_short_or_changed_and_in_any_order_give_the_same_batches_and
     errors = 0
     for _ in range(times):
         for data in (whole[: chance.randrange(len(whole))], overwritten(whole, chance), framed(mixed(parts, chance))):
-            one, other = (outcome(kind, data) for kind in (SocketConnection, OneByOne))
+            limits = Limits(metadata_bytes=chance.randrange(100, 1000)) if chance.random() < 0.2 else None
+            one, other = (outcome(kind, data, limits) for kind in (SocketConnection, OneByOne))
             assert one == other
             errors += one[1] is not None
     assert times < errors < 3 * times
