@@ -7,6 +7,7 @@ import re
 from arrowipc import datatypes as at
 from arrowipc.arguments import described
 from arrowipc.columns.array import Array, reinterpret
+from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.derived.parse import parsed
 from arrowipc.errors import UsageError
@@ -73,7 +74,7 @@ def cast(array: Array, type: TypeLike) -> Array:
         if values.type != target:
             return cast(values, target)
     elif isinstance(source, at.Null) or _times(source) == _times(target):
-        values = _converted(array.to_pylist(extensions=False), source, target)
+        values = _converted(array.to_pylist(extensions=STORED_TIMES), source, target)
     else:
         raise _refused(source, target)
     try:

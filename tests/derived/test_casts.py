@@ -316,3 +316,10 @@ def test_indices_too_small_for_a_dictionary_are_refused_if_its_order_counts():
         with pytest.raises(ipc.UsageError, match="its indices count 128 values, not 300") if ordered else nullcontext():
             found = source.cast(pa.dictionary(pa.int8(), pa.int64(), ordered))
             assert found.dictionary.to_pylist() == found.to_pylist() == [299, 0]
+
+
+def test_lists_of_times_that_python_lacks_are_cast_and_flattened():
+    views = ipc.array(pa.array([[1, None], None, [2]], pa.list_view(pa.timestamp("ns"))))
+    assert views.flatten().to_arrow() == pa.array([1, None, 2], pa.timestamp("ns"))
+    for target in (pa.large_list(pa.timestamp("ns")), pa.list_(pa.timestamp("ns"))):
+        assert views.cast(target).to_arrow() == pa.array([[1, None], None, [2]], target)
