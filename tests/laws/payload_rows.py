@@ -3,22 +3,19 @@
 from typing import Any
 
 import pyarrow as pa
-from helpers.arrays import CASES, pyarrow_bytes
+from helpers.arrays import CASES, pyarrow_bytes, read
 
 import arrowipc as ipc
 
 
-def rows_of(batch: Any) -> list[list[Any]]:
-    if not batch.num_columns:
-        return [[]] * batch.num_rows
-    return [list(row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+def rows_of(batch: ipc.RecordBatch) -> list[list[Any]]:
+    return [list(row.values()) for row in batch.to_pylist()]
 
 
-def alone(payload: bytes, **options: Any) -> list[list[Any]]:
-    """The rows of one payload, as the readers read it."""
-    opened: Any = ipc.open_file if payload[:6] == b"ARROW1" else ipc.open_stream
-    with opened(payload, **options) as reader:
-        return [row for batch in reader for row in rows_of(batch)]
+def alone(*payloads: bytes | None, **options: Any) -> list[list[Any]]:
+    """The rows of payloads, each of which is read by the readers; nulls have none."""
+    parts = [read(payload, **options) for payload in payloads if payload is not None]
+    return [row for part in parts for batch in part for row in rows_of(batch)]
 
 
 def encoded(words: pa.Array, indices: list[int | None], width: Any = None, ordered: bool = False) -> pa.Array:

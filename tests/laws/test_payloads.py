@@ -15,10 +15,6 @@ from laws.payload_rows import alone, rows_of
 import arrowipc as ipc
 
 
-def expected(cells: list[bytes | None], **options: Any) -> list[list[Any]]:
-    return [row for cell in cells if cell is not None for row in alone(cell, **options)]
-
-
 @st.composite
 def columns(draw: Any, *, file: bool = True) -> list[bytes | None]:
     """Cells whose payloads share a schema: streams, files, nulls; some compressed, some in old framing."""
@@ -45,12 +41,12 @@ def columns(draw: Any, *, file: bool = True) -> list[bytes | None]:
 def test_a_column_of_payloads_is_each_payload_alone_one_behind_the_other(level, cells, decode):
     dictionaries = "decode" if decode else "unify"
     decoded = ipc.decode_payloads(cells, validate=level, dictionaries=dictionaries, parent_index="# of cell")
-    rows = expected(cells, validate=level)
+    rows = alone(*cells, validate=level)
     assert decoded.next == len(cells)
     assert decoded.num_null == cells.count(None)
     assert decoded.parent_index.to_pylist() == [i for i, n in enumerate(decoded.counts.to_pylist()) for _ in range(n)]
     assert [row[:-1] for row in rows_of(decoded.batch)] == rows
-    assert decoded.counts.to_pylist() == [0 if c is None else len(alone(c, validate=level)) for c in cells]
+    assert decoded.counts.to_pylist() == [len(alone(cell, validate=level)) for cell in cells]
     if level != "none" and decoded.num_null < len(cells):
         theirs = pa.record_batch(decoded.batch)
         theirs.validate(full=True)
@@ -59,7 +55,7 @@ def test_a_column_of_payloads_is_each_payload_alone_one_behind_the_other(level, 
 
 @given(cells=columns(), chance=st.randoms(use_true_random=False))
 def test_every_way_to_hand_over_the_column_gives_the_same(cells, chance):
-    rows = expected(cells)
+    rows = alone(*cells)
     arrays = [pa.array(cells, kind) for kind in (pa.binary(), pa.large_binary(), pa.binary_view())]
     cuts = sorted(chance.choices(range(len(cells) + 1), k=chance.randrange(4)))
     parts = [pa.array(cells[start:stop], pa.binary()) for start, stop in pairwise([0, *cuts, len(cells)])]
@@ -82,7 +78,7 @@ def test_resuming_at_any_limit_leaves_nothing_out_and_repeats_nothing(cells, mos
             assert decoded.batch.num_rows <= most or sum(n > 0 for n in counts) == 1
         rows += rows_of(decoded.batch)
         at = decoded.next
-    assert rows == expected(cells)
+    assert rows == alone(*cells)
 
 
 def other_versions(batch: pa.RecordBatch, chance: random.Random) -> pa.RecordBatch:
@@ -117,6 +113,6 @@ def test_null_stands_for_a_broken_payload_with_one_row(cells, data):
     width = len(ipc.open_stream(readable[0]).schema.fields) if readable else 0
     rows: list[list[Any]] = []
     for cell, mark in zip(broken, marks, strict=True):
-        rows += [[None] * width] if mark else [] if cell is None else alone(cell)
+        rows += [[None] * width] if mark else alone(cell)
     assert rows_of(decoded.batch) == rows
     assert decoded.num_failed == sum(marks)

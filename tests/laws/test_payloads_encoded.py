@@ -3,7 +3,6 @@
 import contextlib
 import io
 import random
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -45,10 +44,7 @@ def use(batch: Any) -> None:
 def same_both_ways(streams: list[bytes], **options: Any) -> Any:
     """Decode in the loop, and again with each payload as a file, which readers read: the same batches."""
     ours = ipc.decode_payloads(streams, **options)
-    files = []
-    for stream in streams:
-        schema, batches = read_by_pyarrow(stream)
-        files.append(pyarrow_bytes(batches, "file", schema))
+    files = [pyarrow_bytes(batches, "file", schema) for schema, batches in map(read_by_pyarrow, streams)]
     theirs = ipc.decode_payloads(files, **options)
     assert theirs.num_alone == len(files)
     assert ours.batch.schema == theirs.batch.schema
@@ -68,9 +64,9 @@ def test_indices_of_every_width_become_those_of_every_width(width, nulls):
     cells = []
     for i in range(6):
         words = pa.array([f"word {(3 * i + k) % 10}" for k in range(5)])
-        cells.append(payload(x=encoded(words, [dice.choice([*range(5), *[None] * nulls]) for _ in range(20)], width)))
+        cells.append(payload(x=encoded(words, dice.choices([*range(5), *[None] * nulls], k=20), width)))
     cells.append(cells[-1])
-    rows = [row for cell in cells for row in alone(cell)]
+    rows = alone(*cells)
     for out in WIDTHS:
         schema = pa.schema([pa.field("x", pa.dictionary(out, pa.string()))])
         decoded = ipc.decode_payloads(cells, schema=schema, validate="none")
@@ -131,7 +127,7 @@ def test_bare_messages_bring_their_dictionaries():
     streams = [payload("zstd", x=column) for column in columns]
     cells = [b"".join(bytes(m.serialize()) for m in list(ipc.MessageReader(s))[1:]) for s in streams]
     decoded = ipc.decode_payloads(cells, schema=schema)
-    assert rows_of(decoded.batch) == [row for stream in streams for row in alone(stream)]
+    assert rows_of(decoded.batch) == alone(*streams)
     assert decoded.num_alone <= 1
 
 
@@ -182,7 +178,7 @@ def test_plain_payloads_fill_an_encoded_column(kind):
             schema = pa.schema([("x", pa.dictionary(out, kind))])
             decoded = same_both_ways(cells, schema=schema, validate=level)
             assert decoded.num_alone <= 1
-            assert rows_of(decoded.batch) == [row for cell in cells for row in alone(cell)]
+            assert rows_of(decoded.batch) == alone(*cells)
             values = decoded.batch.column(0).dictionary.to_pylist()
             assert None not in values
             pa.record_batch(decoded.batch).validate(full=True)
@@ -193,7 +189,7 @@ def test_encoded_and_plain_payloads_mix_whichever_comes_first():
     wordy = payload(x=encoded(pa.array(["c", "d"]), [1, None, 0]))
     for cells in ([plain, wordy] * 3, [wordy, plain] * 3):
         decoded = same_both_ways(cells)
-        assert rows_of(decoded.batch) == [row for cell in cells for row in alone(cell)]
+        assert rows_of(decoded.batch) == alone(*cells)
         assert decoded.num_alone == 0
 
 
@@ -221,7 +217,7 @@ def raw_and_compressed(rows: int, compression: str) -> bytes:
 def test_bodies_that_are_partly_raw_stay_in_the_loop(compression):
     cells = [raw_and_compressed(rows, compression) for rows in (0, 1, 7, 300, 4000)] * 2
     decoded = ipc.decode_payloads(cells)
-    assert rows_of(decoded.batch) == [row for cell in cells for row in alone(cell)]
+    assert rows_of(decoded.batch) == alone(*cells)
     assert decoded.num_alone == 0
     assert decoded.counts.to_pylist() == [0, 1, 7, 300, 4000] * 2
 
@@ -333,9 +329,8 @@ class Once:
 
 def test_a_dictionary_outlives_the_chunk_that_it_came_in():
     cells = [payload(x=encoded(pa.array([f"{i // 8}", "x"]), [0, 1])) for i in range(20)]
-    rows = [row for cell in cells for row in alone(cell)]
-    ends = [*range(0, 21, 4)]
+    rows = alone(*cells)
     for options in ({}, {"dictionaries": "decode"}):
-        decoded = ipc.decode_payloads(Once([cells[a:b] for a, b in pairwise(ends)]), **options)
+        decoded = ipc.decode_payloads(Once([cells[at : at + 4] for at in range(0, 20, 4)]), **options)
         assert rows_of(decoded.batch) == rows
         assert decoded.num_alone == 0
