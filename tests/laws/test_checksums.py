@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive, forge, randoms
-from helpers.arrays import ipc_bytes
+from helpers.arrays import FORMS, ipc_bytes
 from helpers.processes import rounds
 from helpers.terminal import run
 from hypothesis import given, settings, strategies as st
@@ -30,8 +30,7 @@ TABLE = pa.table(
         "coded": pa.array(["x", "y", "x", "y", "x", "y", "x", "y"]).dictionary_encode(),
     }
 )
-KINDS = {"stream": ipc.new_stream, "file": ipc.new_file}
-FORMS: dict[str, dict[str, Any]] = {
+WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "lz4": {"compression": "lz4"},
     "aligned": {"alignment": 64},
@@ -41,15 +40,11 @@ FORMS: dict[str, dict[str, Any]] = {
 
 def written(kind: str = "stream", rows: int = 2, data: Any = TABLE, **options: Any) -> bytes:
     """A source with checksums, unless the options say otherwise."""
-    with KINDS[kind](sink := bytearray(), **{"checksum": True, **options}) as writer:
-        writer.write_table(data, max_chunksize=rows)
-    return bytes(sink)
+    return ipc_bytes(data.to_batches(rows), kind, **{"checksum": True, **options})
 
 
 def verified(data: Any, **options: Any) -> Any:
-    """Read all of a source, in the way of its kind."""
-    opener = ipc.open_file if bytes(data[:6]) == b"ARROW1" else ipc.open_stream
-    with opener(data, verify=True, **options) as reader:
+    with ipc.open(data, verify=True, **options) as reader:
         return reader.read_all()
 
 
@@ -64,10 +59,10 @@ def found(data: bytes, **options: Any) -> bool:
 # -- what is found -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("form", "columns"), [*((form, None) for form in FORMS), ("plain", ["number"])])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("form", "columns"), [*((form, None) for form in WAYS), ("plain", ["number"])])
+@pytest.mark.parametrize("kind", FORMS)
 def test_any_changed_bit_is_found_also_in_columns_that_are_not_read(kind, form, columns):
-    data = written(kind, rows=8, **FORMS[form])
+    data = written(kind, rows=8, **WAYS[form])
     assert pa.table(verified(data, columns=columns)).equals(TABLE.select(columns or TABLE.column_names))
     every = form == "plain" and kind == "stream" and columns is None
     for bit in range(0, 8 * len(data), 1 if every else 11):
@@ -77,9 +72,9 @@ def test_any_changed_bit_is_found_also_in_columns_that_are_not_read(kind, form, 
 
 
 @pytest.mark.parametrize("rows", [33 << 15, (33 << 15) + 1])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMS)
 def test_a_changed_bit_of_a_large_body_is_found_by_one_thread_and_by_several(kind, rows):
-    data = bytearray(written(kind, rows, {"number": np.arange(rows)}))
+    data = bytearray(written(kind, rows, pa.table({"number": np.arange(rows)})))
     for use_threads in (True, False):
         assert verified(data, use_threads=use_threads).num_rows == rows
         for place in random.Random(7).sample(range(len(data) - 8), 8):
@@ -102,7 +97,7 @@ def test_a_missing_repeated_or_swapped_message_is_found():
             assert found(b"".join(swapped) + END), (i, k)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMS)
 def test_any_truncation_is_found(kind):
     data = written(kind)
     end = len(data) - 8 * (kind == "stream")  # the marker itself may be missing
@@ -150,7 +145,7 @@ def test_batches_of_a_file_that_changed_places_are_found():
     assert len(ipc.validate(swapped).damage) == 2
 
 
-@given(randoms.batches(), st.sampled_from(sorted(KINDS)), st.randoms(use_true_random=False))
+@given(randoms.batches(), st.sampled_from(FORMS), st.randoms(use_true_random=False))
 @settings(max_examples=rounds(15, 15))
 def test_random_batches_are_verified_and_random_changes_found(parts, kind, chance):
     schema = parts[0].schema if parts else pa.schema([("x", pa.int8())])
@@ -165,7 +160,7 @@ def test_random_batches_are_verified_and_random_changes_found(parts, kind, chanc
 
 
 def test_what_has_no_checksums_is_refused():
-    for kind in KINDS:
+    for kind in FORMS:
         data = ipc_bytes(TABLE, kind)
         with pytest.raises(FormatError, match=r"no checksum.*verify=True"):
             verified(data)
@@ -179,10 +174,10 @@ def test_what_has_no_checksums_is_refused():
 # -- who reads it --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", WAYS)
+@pytest.mark.parametrize("kind", FORMS)
 def test_other_readers_read_the_same_values(kind, form):
-    data = written(kind, **FORMS[form])
+    data = written(kind, **WAYS[form])
     opener = pa.ipc.open_file if kind == "file" else pa.ipc.open_stream
     assert opener(data).read_all().equals(TABLE)
     polars = pytest.importorskip("polars")
@@ -196,7 +191,7 @@ def test_other_readers_read_the_same_values(kind, form):
             assert pa.RecordBatchReader.from_stream(source).read_all().num_rows == 8
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMS)
 def test_our_readers_show_nothing_of_it(kind):
     data = written(kind)
     plain = written(kind, checksum=False)
@@ -246,15 +241,16 @@ def test_remote_sources_are_verified_whole():
 
 
 @pytest.mark.parametrize("codec", [None, "zstd"])
-@pytest.mark.parametrize("target", KINDS)
-@pytest.mark.parametrize("source", KINDS)
+@pytest.mark.parametrize("target", FORMS)
+@pytest.mark.parametrize("source", FORMS)
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 def test_copies_have_checksums_of_their_own_or_none(source, target, before, after, codec):
     data = written(source, data=TABLE.slice(2), compression=codec, checksum=before)
     for options in ({}, {"validate": "none"}):
         copy = bytearray()
-        with ipc.open(data, **options) as reader, KINDS[target](copy, compression=codec, checksum=after) as writer:
+        new = ipc.new_file if target == "file" else ipc.new_stream
+        with ipc.open(data, **options) as reader, new(copy, compression=codec, checksum=after) as writer:
             writer.write(TABLE.slice(0, 2))
             assert ipc.copy(reader, writer) == 3
         assert pa.table(ipc.open(copy, verify=after).read_all()).equals(TABLE.unify_dictionaries())
@@ -298,7 +294,7 @@ def test_what_is_no_message_is_named():
 # -- damage --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMS)
 def test_a_changed_bit_is_named_and_the_rest_recovered(kind):
     data = bytearray(written(kind))
     at = data.index((5).to_bytes(8, "little"))
