@@ -63,20 +63,24 @@ HOLDERS = {
 }
 
 
+def check_taken(source: ipc.RecordBatch | ipc.Table, dice: random.Random) -> None:
+    values = source["x"].to_pylist()
+    for way, rows in ways(len(values), dice).items():
+        taken = source.take(rows)
+        taken = taken.combine() if isinstance(taken, ipc.Table) else taken
+        found = taken["x"].to_pylist()
+        assert str(found) == str([values[row] for row in rows]), way
+        if not isinstance(taken["x"].type, NULLS_BELOW):
+            assert taken["x"].null_count == sum(value is None for value in found)
+        drive.export_to_pyarrow(taken)
+
+
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("name", CASES)
 def test_rows_are_those_of_a_list_however_they_lie(name, holder):
     dice = random.Random(name)
     whole = read_batch(pa.record_batch({"x": tiled(CASES[name], ROWS), "i": range(ROWS)}))
-    source = HOLDERS[holder](whole, dice)
-    values, n = source["x"].to_pylist(), len(source)
-    for way, rows in ways(n, dice).items():
-        taken = source.take(rows)
-        taken = taken.combine() if holder == "batches" else taken
-        assert str(taken["x"].to_pylist()) == str([values[row] for row in rows]), way
-        if not isinstance(taken["x"].type, NULLS_BELOW):
-            assert taken["x"].null_count == sum(value is None for value in taken["x"].to_pylist())
-        drive.export_to_pyarrow(taken)
+    check_taken(HOLDERS[holder](whole, dice), dice)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -121,15 +125,10 @@ INNER = ["int64", "string", "string_view", "bool", "null", "fixed_size_binary_0"
 @pytest.mark.parametrize("inner", INNER)
 def test_what_is_below_lists_and_unions_is_taken_too(inner):
     dice = random.Random(inner)
-    for name, array in nested(tiled(CASES[inner], 2 * ROWS + 60), dice).items():
+    for array in nested(tiled(CASES[inner], 2 * ROWS + 60), dice).values():
         whole = ipc.RecordBatch.from_arrow(pa.record_batch({"x": array}))
-        values = whole["x"].to_pylist()
-        table = ipc.Table.from_batches([whole[: len(whole) // 3], whole[len(whole) // 3 :]])
-        for way, rows in ways(len(whole), dice).items():
-            expected = str([values[row] for row in rows])
-            for taken in (whole.take(rows), table.take(rows).combine()):
-                assert str(taken["x"].to_pylist()) == expected, (name, way)
-                drive.export_to_pyarrow(taken)
+        for source in (whole, in_parts(whole, dice)):
+            check_taken(source, dice)
 
 
 def test_elements_that_take_no_bytes_take_none_when_they_are_taken():
