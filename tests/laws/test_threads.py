@@ -92,38 +92,6 @@ def test_many_threads_on_one_file_reader(file: bytes, kind: str, tmp_path: Any) 
         assert together(*[reader.count_rows] * THREADS) == [4 * ROWS] * THREADS
 
 
-@pytest.mark.parametrize("memory_map", [True, False])
-def test_random_batches_broken_ones_and_parts_of_columns_in_many_threads(memory_map: bool, tmp_path: Any) -> None:
-    """Every thread gets its batches and its errors, of whatever columns, whoever else reads."""
-    texts = [pa.array([f"größe {i} of batch {k}" for i in range(5_000)]) for k in range(8)]
-    batches = [pa.record_batch({"x": np.arange(5_000) + k, "t": texts[k]}) for k in range(8)]
-    broken = arrow_columns.file(*batches).replace("größe 77 of batch 5".encode(), b"gr\xff\xff\xff\xffe 77 of batch 5")
-    path = tmp_path / "x.arrow"
-    path.write_bytes(broken)
-    with ipc.open_file(path, memory_map=memory_map) as reader:
-        numbers = np.random.default_rng(3).integers(0, 8, (THREADS, 60)).tolist()
-
-        def read(mine: list[int]) -> list[Any]:
-            found: list[Any] = []
-            for n, i in enumerate(mine):
-                try:
-                    if n % 3 == 0:
-                        found.append(reader.take([i * 5_000 + n], columns=["x"])["x"][0])
-                    else:
-                        batch = reader.get_batch(i)
-                        found.append((batch["x"][0], batch["t"][4_999]))
-                except ipc.FormatError as error:
-                    named = "record batch 5" in str(error) and "value 77 is not UTF-8" in str(error)
-                    found.append("broken" if named else error)
-            return found
-
-        results = in_threads(read, numbers)
-    for mine, found in zip(numbers, results, strict=True):
-        assert found == [
-            i + n if n % 3 == 0 else "broken" if i == 5 else (i, f"größe 4999 of batch {i}") for n, i in enumerate(mine)
-        ]
-
-
 # -- one at a time -------------------------------------------------------------------------------------------
 
 
