@@ -5,14 +5,14 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import drive, forge, randoms
+from helpers import arrow_columns, drive, forge, mutate, randoms
 from helpers.arrays import pyarrow_bytes
 from helpers.drive import LEVELS
 from helpers.memory import addressed
-from helpers.mutate import overwritten
 from helpers.processes import rounds
 from hypothesis import given, settings, strategies as st
 
@@ -142,7 +142,7 @@ def test_an_event_loop_refuses_the_same_with_the_same_words(parts, seed):
             return repr(error)
 
     for _ in range(5):
-        broken = overwritten(data, chance) if chance.random() < 0.5 else data[: chance.randrange(len(data))]
+        broken = mutate.overwritten(data, chance) if chance.random() < 0.5 else data[: chance.randrange(len(data))]
         with bounded_memory():
             assert told(drive.awaited, broken) == told(drive.pushed_in_bits, broken)
 
@@ -196,5 +196,67 @@ def test_mutants_give_values_or_an_error(kind, codecs, drivers, parts, seed, lev
     with bounded_memory():
         assert all(outcome(driver, data, validate=level) != "refused" for driver in drivers)
         for _ in range(10):
-            broken = overwritten(data, chance)
+            broken = mutate.overwritten(data, chance)
             assert len({outcome(driver, broken, validate=level) for driver in drivers}) == 1
+
+
+# -- batches that are walked and measured in one pass are what two passes make of them -----------------------
+
+#: Layouts that are walked and measured in one pass.
+LAYOUTS = (
+    *("int32", "bool", "string", "large_binary", "large_list", "fixed_list", "struct", "map"),
+    *("dictionary", "fixed_binary"),
+)
+FAST = pa.record_batch({name: arrow_columns.COLUMNS[name].array for name in LAYOUTS})
+
+
+def parts_of(column: ipc.Array) -> tuple[Any, ...]:
+    """What a column and those below it hold."""
+    buffers = [None if part is None else bytes(part) for part in column.buffers()]
+    return len(column), column.null_count, buffers, [parts_of(child) for child in column.children]
+
+
+def stored(source: Any, columns: list[int] | None) -> list[Any]:
+    """What is read, as far as that goes: null counts and bytes, or the class of the error."""
+    found: list[Any] = []
+    try:
+        for batch in ipc.open_stream(source, validate="none", columns=columns):
+            found += [batch.num_rows, *map(parts_of, batch.columns)]
+    except ipc.ArrowIpcError as error:
+        found.append(type(error))
+    return found
+
+
+def measured(source: Any, width: int) -> list[Any]:
+    """Read all columns, and the same ones by number, which takes two passes."""
+    found = stored(source, None)
+    assert found == stored(source, list(range(width)))
+    return found
+
+
+@given(randoms.batches(), st.integers(0, 8))
+def test_batches_are_measured_right_whatever_their_types_and_address(parts, shift):
+    if parts and parts[0].num_columns:
+        data = pyarrow_bytes(parts)
+        found = measured(memoryview(bytes(shift) + data)[shift:], parts[0].num_columns)
+        assert found == measured(data, parts[0].num_columns)
+        assert not any(isinstance(each, type) for each in found), "what pyarrow writes is read"
+
+
+@given(st.integers(0, 2**32))
+def test_batches_are_measured_right_whatever_the_metadata_says(seed):
+    for mutant in mutate.mutants(pyarrow_bytes([FAST, FAST.slice(1)]), seed, 20):
+        try:
+            names = ipc.open_stream(mutant).schema.names
+        except ipc.ArrowIpcError:
+            continue
+        measured(mutant, len(names))
+
+
+def test_every_word_of_a_batch_at_its_edges_is_measured_right():
+    source = pyarrow_bytes([FAST])
+    for slot in mutate.slots(source):
+        if slot.width == 8:
+            for value in (0, 1, 3, 1 << 27, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, (1 << 64) - 8):
+                lie = value.to_bytes(8, "little")
+                measured(source[: slot.offset] + lie + source[slot.offset + 8 :], FAST.num_columns)
