@@ -210,17 +210,17 @@ def test_an_event_loop_writes_and_verifies_them(tmp_path):
     async def encoded() -> bytes:
         return b"".join([part async for part in ipc.aio.encode(TABLE, checksum=True)])
 
-    async def read(name: str, data: bytes) -> Any:
-        (tmp_path / name).write_bytes(data)
-        async with ipc.aio.open_file(str(tmp_path / name), verify=True) as reader:
+    async def read(data: bytes) -> Any:
+        (tmp_path / "x").write_bytes(data)
+        async with ipc.aio.open_file(tmp_path / "x", verify=True) as reader:
             return await reader.read_all()
 
     stream, file = drive.run(encoded()), written("file")
     assert pa.table(verified(stream)).equals(TABLE)
     assert drive.awaited(stream, verify=True).rows() == [8]
-    assert pa.table(drive.run(read("right", file))).equals(TABLE)
+    assert pa.table(drive.run(read(file))).equals(TABLE)
     with pytest.raises(FormatError, match=r"record batch 3.*its bytes are not"):
-        drive.run(read("wrong", file.replace(b"jkl", b"jkm")))
+        drive.run(read(file.replace(b"jkl", b"jkm")))
 
 
 def test_remote_sources_are_verified_whole():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.arrays import FORMS, ipc_bytes
 from helpers.memory import descriptors, interrupted
 from helpers.processes import printed, rounds, run_function
 
@@ -63,11 +64,10 @@ READ: dict[str, Callable[[Path], Any]] = {
 @pytest.fixture
 def paths(tmp_path: Path) -> dict[str, Path]:
     found = {}
-    for kind, begin in (("file", ipc.new_file), ("stream", ipc.new_stream)):
-        with begin(sink := bytearray()) as writer:
-            writer.write([ROWS, ROWS])
-        zeros = sink[:30] + bytes(200) + sink[230:]
-        for how, data in (("whole", sink), ("cut", sink[: len(sink) // 2]), ("zeros", zeros)):
+    for kind in FORMS:
+        whole = ipc_bytes([ROWS, ROWS], kind)
+        zeros = whole[:30] + bytes(200) + whole[230:]
+        for how, data in (("whole", whole), ("cut", whole[: len(whole) // 2]), ("zeros", zeros)):
             found[f"{kind}, {how}"] = path = tmp_path / f"{kind}-{how}"
             path.write_bytes(data)
     return found

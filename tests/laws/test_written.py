@@ -13,24 +13,18 @@ from hypothesis import given, settings, strategies as st
 import arrowipc as ipc
 from arrowipc import types
 
-CODECS = st.sampled_from([None, "lz4", "zstd", {"c0": "zstd", "*": None}, {"c0": None, "*": "lz4"}])
-options = st.fixed_dictionaries(
-    {"alignment": st.sampled_from([8, 64]), "compression": CODECS, "legacy": st.booleans()},
-    optional={"metadata_version": st.just("V4"), "min_space_savings": st.sampled_from([0.0, 0.2])},
+FRAMING = {"alignment": st.sampled_from([8, 64]), "legacy": st.booleans()}
+CODECS = {"compression": st.sampled_from(["lz4", "zstd", {"c0": "zstd", "*": None}, {"c0": None, "*": "lz4"}])}
+# Readers of V4 know no compression.
+options = st.fixed_dictionaries(FRAMING, optional={"metadata_version": st.just("V4")}) | st.fixed_dictionaries(
+    FRAMING | CODECS, optional={"min_space_savings": st.sampled_from([0.0, 0.2])}
 )
 
 
 def fit(parts: list[pa.RecordBatch], chosen: dict[str, Any]) -> dict[str, Any]:
-    """The options without those that this data or the others rule out."""
-    compression = chosen["compression"]
-    if isinstance(compression, dict) and not (parts and parts[0].num_columns):
-        chosen = {**chosen, "compression": None}
-    if "metadata_version" in chosen:
-        # Readers of V4 know no compression.
-        chosen = {**chosen, "compression": None}
-    if chosen["compression"] is None:
-        chosen = {key: value for key, value in chosen.items() if key != "min_space_savings"}
-    return chosen
+    """The options, without codecs for some columns where there are none."""
+    ruled_out = isinstance(chosen.get("compression"), dict) and not (parts and parts[0].num_columns)
+    return {key: value for key, value in chosen.items() if not ruled_out or key in FRAMING}
 
 
 def write(batches: list[ipc.RecordBatch], kind: str = "stream", **chosen: Any) -> bytes:
