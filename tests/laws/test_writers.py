@@ -10,8 +10,8 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from itertools import combinations
+from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +95,6 @@ class Actor:
         self.reported = {self.row}
 
 
-def orders(first: Actor, second: Actor) -> Iterator[list[tuple[Actor, Callable[[], None]]]]:
-    """The steps of both in every order."""
-    total = len(first.steps()) + len(second.steps())
-    for places in combinations(range(total), len(first.steps())):
-        mine, theirs = iter(first.steps()), iter(second.steps())
-        yield [(first, next(mine)) if i in places else (second, next(theirs)) for i in range(total)]
-
-
 def rows_in(folder: Path) -> set[int]:
     """All rows of all files, also of the hidden ones that are kept."""
     found: set[int] = set()
@@ -120,15 +112,19 @@ def test_no_row_that_was_reported_is_lost_without_an_error(tmp_path, monkeypatch
     for module in (locks, existing, atomic_file):
         monkeypatch.setattr(module, "LONGEST_LOOK", 0)
     opened = descriptors()
-    for number in range(len(list(orders(Actor(first, tmp_path, 1), Actor(second, tmp_path, 2))))):
-        folder = tmp_path / str(number)
+    turns = [turn for turn, kind in enumerate((first, second)) for _ in Actor(kind, tmp_path, 0).steps()]
+    for order in sorted({*permutations(turns)}):
+        folder = tmp_path / "".join(map(str, order))
         folder.mkdir()
         path = folder / "x"
         if BEFORE[before] is not None:
             path.write_bytes(BEFORE[before])
         actors = Actor(first, path, 1), Actor(second, path, 2)
-        order, expected, known = list(orders(*actors))[number], set(), set()
-        for actor, step in order:
+        steps = [iter(actor.steps()) for actor in actors]
+        expected, known, told = set(), set(), []
+        for turn in order:
+            actor, step = actors[turn], next(steps[turn])
+            told.append((actor.kind, step.__name__))
             if step.__name__ == "begin" and actor.kind == "the command line":
                 known = set(expected)
             taken = actor.take(step)
@@ -137,7 +133,6 @@ def test_no_row_that_was_reported_is_lost_without_an_error(tmp_path, monkeypatch
                     expected if actor.kind in REPLACING else known if actor.kind == "the command line" else set()
                 )
                 expected |= actor.reported
-        told = [(actor.kind, step.__name__) for actor, step in order]
         errors = [actor.error for actor in actors]
         assert all(actor.is_told for actor in actors), errors
         assert expected <= rows_in(folder), (told, errors)
