@@ -196,15 +196,16 @@ def test_a_file_is_closed_when_nobody_reads_it_any_more(file: bytes, tmp_path: A
     """Never under a thread that reads: by then its descriptor could be that of another file."""
     path = tmp_path / "x.arrow"
     path.write_bytes(file)
-    before = descriptors()
+    before, order = descriptors(), [0, 1, 2, 3] * 3
     for pause in (0.0, 0.001, 0.004):
         reader = ipc.open_file(path, memory_map=False)
-        part = reader._part(["x"])
         assert len(descriptors() - before) == 1
-        order = [0, 1, 2, 3] * 3
-        found = together(
-            *[partial(get_batches, each, order) for each in (reader, reader, part)], later(pause, reader.close)
-        )
+
+        def take(reader: Any = reader) -> list[Any]:
+            return [reader.take([i * ROWS], columns=["x"]) for i in order]
+
+        read = partial(get_batches, reader, order)
+        found = together(read, read, take, later(pause, reader.close))
         assert found.pop() is None
         for batches in found:
             if not refused_or(batches, "closed"):
@@ -213,7 +214,7 @@ def test_a_file_is_closed_when_nobody_reads_it_any_more(file: bytes, tmp_path: A
         gc.collect()
         assert descriptors() <= before
         with pytest.raises(ipc.UsageError, match="closed"):
-            part.get_batch(0)
+            take()
 
 
 def test_release_while_another_thread_decodes_keeps_its_input(stream: bytes) -> None:
