@@ -230,6 +230,8 @@ cdef class RecordBatch(Columns, Tabular):
             some = slice_batch(self, start, min(STEP, self.d.length - start))
             if named:
                 yield from some.to_pylist(extensions=extensions)
+            elif not self.d.plan.n_columns:
+                yield from [()] * len(some)
             else:
                 yield from zip(*column_values([some], self.d.plan.n_columns, quota(AS_BACKED, extensions)))
 

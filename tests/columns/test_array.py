@@ -58,7 +58,8 @@ def test_a_batch_without_columns():
             make()
     assert ipc.Array(read_batch(SMALL)).to_pylist() == []  # made by hand
     nameless = read_batch(SMALL.select([]))
-    assert nameless.to_pylist() == [{}] * 4
+    assert nameless.to_pylist() == list(nameless.iter_rows(named=True)) == [{}] * 4
+    assert list(nameless.iter_rows()) == list(ipc.table(nameless).iter_rows()) == [()] * 4
     assert nameless.slice(1).num_rows == 3
 
 
