@@ -205,17 +205,6 @@ def test_a_dangling_link_becomes_a_file(path):
 # -- meanwhile -----------------------------------------------------------------------------------------------
 
 
-def test_an_exception_leaves_the_file_as_it_was(path):
-    append(path, batch_of(1))
-    before = path.read_bytes()
-    with pytest.raises(ZeroDivisionError), ipc.new_file(path, append=True) as writer:  # noqa: PT012
-        writer.write(batch_of(2))
-        assert path.read_bytes() == before
-        raise ZeroDivisionError
-    assert path.read_bytes() == before
-    assert os.listdir(path.parent) == [path.name]
-
-
 #: What somebody else may do to a file meanwhile.
 CHANGES: dict[str, Callable[[Path], object]] = {
     "replaced by us": lambda path: append(path, batch_of(9)),
@@ -374,15 +363,6 @@ def test_a_dictionary_with_a_value_twice_is_not_merged(path, begin):
         writer.write(pa.record_batch({"w": twice}))
     with pytest.raises(UsageError, match=r"dictionary 0 has a value twice.*leave unify_dictionaries out"):
         begin(path, append=True, unify_dictionaries=True, dictionary_deltas=True)
-
-
-def test_a_block_that_is_left_by_an_exception_writes_no_end_marker(path):
-    with pytest.raises(ZeroDivisionError), ipc.new_stream(path, append=True) as writer:  # noqa: PT012
-        writer.write(batch_of(1))
-        raise ZeroDivisionError
-    assert path.read_bytes()[-8:] != forge.EOS
-    extend(path, batch_of(2))
-    assert column_of(path) == [1, 2]
 
 
 def test_a_writer_stops_where_somebody_else_changed_its_stream(path):
