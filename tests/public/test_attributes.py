@@ -345,18 +345,6 @@ def test_a_column_is_added_to_each_batch():
             ours.add_column(i, "y", column)
 
 
-def test_structs_are_flattened():
-    data = pa.table({"x": [{"a": 1, "b": "u"}, None], "y": [1, 2]})
-    for theirs in (data, data.slice(2), pa.concat_tables([data, data])):
-        ours = ipc.table(theirs)
-        assert ours.flatten() == theirs.flatten()
-        for mine, other in zip(ours["x"].flatten(), theirs["x"].flatten(), strict=True):
-            assert mine == other
-    assert ours["y"].flatten() == [theirs["y"]]
-    for name in ("x", "y"):
-        assert ours.schema.field(name).flatten() == data.schema.field(name).flatten()
-
-
 def test_arrays_take_masks_and_what_pandas_calls_missing():
     numbers = np.array([1.5, math.nan, 2])
     for given in ({"from_pandas": True}, {"mask": [True, False, False]}):

@@ -96,7 +96,7 @@ def test_streams_with_checksums_go_on(path, legacy):
     extend(path, batch_of(1), checksum=True, legacy=legacy)
     whole = path.read_bytes()
     end = 4 if legacy else 8
-    for size in range(len(whole) - 200, len(whole)):
+    for size in range(len(whole) - 200, len(whole), 3):
         path.write_bytes(whole[:size])
         with ipc.open_stream(path, follow=True, timeout=0, verify=True) as reader:
             found = values(reader)

@@ -11,7 +11,6 @@ import pytest
 from helpers import forge
 from helpers.arrays import ipc_bytes
 from helpers.support import growing, nested, replaced
-from helpers.web import Web
 
 import arrowipc as ipc
 from arrowipc import UsageError
@@ -115,13 +114,6 @@ def test_messages_of_every_length_are_found_from_a_file_object(tmp_path):
         assert reader.blocks == mapped.blocks
         assert reader.count_rows() == 207
         assert len(reader[1]["x"].to_pylist()[0]) == 1 << 20
-
-
-def test_over_http():
-    data = stream_of(50, compression="lz4")
-    with Web({"x": data}) as web, ipc.open(web.url("x"), index=True) as reader:
-        assert reader[30].to_pydict() == {"x": [90, 91, 92]}
-        assert reader.read_all().num_rows == 150
 
 
 def test_a_stream_cut_anywhere_is_read_as_far_as_reading_in_order_or_refused():

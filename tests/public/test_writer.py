@@ -176,20 +176,9 @@ def test_bounds_below_1_are_refused(name, value):
 
 
 @pytest.mark.parametrize("opener", OPENERS)
-def test_many_small_batches_become_one(opener):
-    batch, sink = mixed_batch(0, 4000), bytearray()
-    with opener(sink, coalesce_rows=4000) as writer:
-        for i in range(4000):
-            writer.write(batch.slice(i, 1))
-    (found,) = read(sink, validate="strict")
-    assert found.to_pydict() == batch.to_pydict()
-    theirs = pa.ipc.open_file if opener is ipc.new_file else pa.ipc.open_stream
-    theirs(bytes(sink)).read_all().validate(full=True)
-
-
-def test_batches_wait_until_they_are_enough_or_the_end_or_one_that_does_not_wait():
+def test_batches_wait_until_they_are_enough_or_the_end_or_one_that_does_not_wait(opener):
     batch, sink = mixed_batch(0, 1000), bytearray()
-    with ipc.new_stream(sink, coalesce_rows=10) as writer:
+    with opener(sink, coalesce_rows=10) as writer:
         for _ in range(3):
             writer.write(batch.slice(0, 3))
         assert writer.stats.num_record_batches == 0
