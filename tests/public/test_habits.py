@@ -224,8 +224,11 @@ SAME: list[Any] = [
     lambda m: m.table([]),
     lambda m: m.concat_tables([m.table({"x": [{"a": 1, "b": "u"}, None], "y": [1, 2]})] * 2).slice(1).flatten(),
     *[
-        lambda m, chunk=chunk: [each.to_pylist() for each in m.chunked_array([chunk, chunk]).flatten()]
-        for chunk in ([{"a": 1, "b": "u"}, None], [1, 2])
+        lambda m, x=x, first=first: [
+            each.to_pylist() for each in m.concat_tables([m.table({"x": x})] * 2).slice(first)["x"].flatten()
+        ]
+        for x in ([{"a": 1, "b": "u"}, None], [1, 2])
+        for first in (0, 4)
     ],
     lambda m: [(each.name, str(each.type)) for each in m.field("x", m.struct({"a": m.int8()})).flatten()],
     # Parts of arrays.
