@@ -219,6 +219,12 @@ SAME: list[Any] = [
     lambda m: m.array([[1.0, math.nan], math.nan, []], from_pandas=True),
     lambda m: m.array([{"a": math.nan, "b": [pd.NaT, pd.Timestamp(0)]}], from_pandas=True),
     lambda m: m.array([(1.0, math.nan), np.array([math.nan, 2.0])], from_pandas=True),
+    lambda m: m.array([1, pd.NA, pd.NaT, math.nan], from_pandas=True),
+    *[
+        lambda m, values=values, given=given: m.array(values, **given)
+        for values in (np.array([1.5, math.nan, 2]), [1.5, math.nan, 2])
+        for given in ({"from_pandas": True}, {"mask": np.array([True, True, False])})
+    ],
     lambda m: m.array([1, 2, 3]).take(m.array([0, None])),
     lambda m: m.array(np.array([300, 1, 300, 2]), m.int8(), mask=np.array([True, False, True, False])),
     lambda m: m.table([]),
