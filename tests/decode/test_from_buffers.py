@@ -167,12 +167,9 @@ def test_limits_hold_for_what_somebody_else_describes():
 
 
 VIEW = (1).to_bytes(4, "little") + b"v" + bytes(11)
-
-
 VIEWS = {"kind": T.string_view(), "buffers": [None, VIEW]}
 WORD = {"kind": T.dictionary(T.int8(), T.utf8()), "buffers": [None, b"\0"]}
-
-
+#: Words of the error, and arguments that differ from those of a batch of one int8.
 WRONG = {
     "are integers of 64 bits": [
         *[{"length": length} for length in (1 << 64, 1.5)],

@@ -132,7 +132,7 @@ def test_072_every_short_sequence_of_edges(before, behind):
     sequences = [bytes((a, b)) for a in EDGES for b in EDGES]
     sequences += [bytes((a, b, c)) for a in leads for b in EDGES for c in (0x41, 0x80, 0xBF, 0xC2)]
     sequences += [bytes((a, b, c, 0xBF)) for a in leads for b in (0x80, 0x8F, 0x90, 0xBF) for c in (0x41, 0x80)]
-    for sequence in random.Random(before).sample(sequences, min(rounds(2_000, 2_000), len(sequences))):
+    for sequence in random.Random(before).sample(sequences, min(rounds(500, 2_000), len(sequences))):
         holds(is_text(sequence), strings(forge.UTF8, [pad.encode(), sequence, rest]), "value 1 is not UTF-8")
 
 
@@ -141,7 +141,7 @@ def test_072_one_byte_that_differs_at_every_place_of_a_long_text(words):
     whole = (words * 40).encode()[:600].decode(errors="ignore").encode()
     others = (0x41, 0x80, 0xBF, 0xC0, 0xC3, 0xE0, 0xED, 0xF4, 0xFF)
     changes = list(itertools.product(range(0, len(whole), 5), others))
-    for place, byte in random.Random(words).sample(changes, min(rounds(2_000, 2_000), len(changes))):
+    for place, byte in random.Random(words).sample(changes, min(rounds(500, 2_000), len(changes))):
         text = whole[:place] + bytes([byte]) + whole[place + 1 :]
         holds(is_text(text), strings(forge.UTF8, [text]), "value 0 is not UTF-8")
 
@@ -167,7 +167,7 @@ def test_large_batches_are_validated_by_several_threads_with_the_same_verdict(mo
     ends = [i32(0, len(text)) for text in texts]
     buffers = [each for i in range(4) for each in (b"", ends[i], texts[i])]
     data = stream(schema(*[field(f"s{i}", forge.UTF8) for i in range(4)]), batch(1, [(1, 0)] * 4, buffers))
-    for broken in range(16):
+    for broken in (0, 1, 6, 8, 15):
         spoilt = data
         for i in range(4):
             if broken >> i & 1:
@@ -178,7 +178,7 @@ def test_large_batches_are_validated_by_several_threads_with_the_same_verdict(mo
         assert len(said) == 1
         first = next((i for i in range(4) if broken >> i & 1), None)
         assert (f"column 's{first}'" in (said.pop() or "")) == bool(broken)
-    assert calls == [4] * 32
+    assert calls == [4] * 10
 
 
 # Views.

@@ -157,11 +157,7 @@ MISTAKES: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ipc.UsageError, "expected a name, then 'ascending'", lambda: ROWS.sort_by([np.array(["id", "up"])])),
     (ipc.UsageError, "watch must be a function or None, found", lambda: ipc.validate(b"", watch="x")),
     (ipc.UsageError, "watch must be a function or None, found", lambda: ipc.recover(b"", watch="x")),
-    (
-        FileNotFoundError,
-        "No such file or directory; its path exists as far as /",
-        lambda: ipc.open("price/x.arrow"),
-    ),
+    (FileNotFoundError, "No such file or directory; its path exists as far as /", lambda: ipc.open("price/x.arrow")),
     (
         FileNotFoundError,
         "price/x.arrow: no such file or folder; its path exists as far as /",
@@ -173,11 +169,7 @@ MISTAKES: list[tuple[type[Exception], str, Callable[[], object]]] = [
         "the folder has no file (names that begin with _ or . are ignored)",
         lambda: ipc.open_dataset(empty_folder()),
     ),
-    (
-        FileNotFoundError,
-        "memory://nowhere/x.arrow: no such file",
-        lambda: ipc.open_dataset("memory://nowhere/x.arrow"),
-    ),
+    (FileNotFoundError, "memory://nowhere/x.arrow: no such file", lambda: ipc.open_dataset("memory://nowhere/x.arrow")),
     (AttributeError, "keyword arguments of new_stream", lambda: ipc.IpcWriteOptions),
 ]
 

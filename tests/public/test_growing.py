@@ -121,17 +121,16 @@ def test_streams_with_checksums_go_on(path, legacy):
 
 
 def test_what_cannot_be_followed_is_refused(path):
-    with pytest.raises(FileNotFoundError):
-        ipc.open_stream(path, follow=True, timeout=0)
-    with pytest.raises(UsageError, match="nobody waits without follow=True"):
-        ipc.open_stream(path, timeout=1)
-    with pytest.raises(UsageError, match="expected the path of a file, found"):
-        ipc.open_stream(b"", follow=True)
-    with pytest.raises(UsageError, match="expected seconds"):
-        ipc.open_stream(path, follow=True, timeout=-1)
-    os.mkfifo(path)
-    with pytest.raises(UsageError, match="not a regular file"):
-        ipc.open_stream(path, follow=True)
+    os.mkfifo(fifo := path.with_name("fifo"))
+    for source, options, error, words in (
+        (path, {"follow": True, "timeout": 0}, FileNotFoundError, "x.arrows"),
+        (path, {"timeout": 1}, UsageError, "nobody waits without follow=True"),
+        (b"", {"follow": True}, UsageError, "expected the path of a file, found"),
+        (path, {"follow": True, "timeout": -1}, UsageError, "expected seconds"),
+        (fifo, {"follow": True}, UsageError, "not a regular file"),
+    ):
+        with pytest.raises(error, match=words):
+            ipc.open_stream(source, **options)
 
 
 def test_a_reader_that_another_thread_closes_waits_no_longer(path):

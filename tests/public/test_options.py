@@ -114,8 +114,6 @@ def test_a_first_guess_is_answered_with_what_there_is(call, words):
 
 
 FUNCTIONS = [name for name in ipc.__all__ if callable(found := getattr(ipc, name)) and not isinstance(found, type)]
-
-
 FACTORIES = [name for name in types.__all__ if hasattr(getattr(types, name), "__wrapped__")]
 
 
