@@ -7,7 +7,7 @@ from helpers import golden
 from helpers.arrays import CASES, batch_of_columns, ipc_bytes
 
 import arrowipc as ipc
-from arrowipc.derived.dictionary_encode import dictionary_decode, dictionary_encode, rebatch
+from arrowipc.derived.dictionary_encode import dictionary_decode, dictionary_encode
 from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
 from arrowipc.types import Dictionary, field, int8, int32, list_, struct, utf8
 
@@ -71,17 +71,3 @@ def test_columns_with_dictionaries_inside_are_encoded_too(ids):
     assert dictionary_decode(encoded).equals(batch)
     sink = ipc_bytes(encoded)
     assert pa.ipc.open_stream(bytes(sink)).read_all().to_pydict() == {"x": rows}
-
-
-@pytest.mark.parametrize("rows", [1, 2, 5, 6, 7, 100])
-def test_rebatched_rows_are_the_same_in_pieces_of_one_size(rows):
-    schema = ipc.Schema([field("x", utf8())])
-    batches = [
-        ipc.RecordBatch.from_pydict({"x": [f"{i}.{k}" for k in range(size)]}, schema)
-        for i, size in enumerate([3, 0, 1, 12, 2])
-    ]
-    found = list(rebatch(batches, rows))
-    assert [row for batch in found for row in batch.column(0)] == [row for each in batches for row in each.column(0)]
-    assert {len(batch) for batch in found[:-1]} <= {rows}
-    assert 0 < len(found[-1]) <= rows
-    assert list(rebatch([], rows)) == []

@@ -5,7 +5,6 @@ import fcntl
 import io
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,6 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, forge
 from helpers.arrays import batch_of, column_of, ipc_bytes, mixed_batch, read
-from helpers.processes import start
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
@@ -235,34 +233,6 @@ def test_reading_a_file_and_linking_to_it_is_no_change(path):
     writer.write(batch_of(1))
     writer.close()
     assert column_of(path) == [0, 1]
-
-
-def append_ten(path: str, own: str) -> None:
-    sys.stdin.readline()
-    lost = 0
-    for x in range(int(own), int(own) + 10):
-        try:
-            with ipc.new_file(path, append=True, durable=False) as writer:
-                writer.write({"x": [x]})
-        except OSError as error:
-            if ".kept" not in str(error):
-                raise
-            lost += 1
-    print(lost)
-
-
-def test_processes_that_append_to_one_file_lose_no_row(path):
-    """Each row is in the file, or in a file that is kept; and as many are kept as there were errors."""
-    children = [start(append_ten, path, own) for own in range(0, 40, 10)]
-    for child in children:
-        child.stdin.write("go\n")
-        child.stdin.flush()
-    errors = sum(int(child.communicate(timeout=60)[0]) for child in children)
-    kept = list(path.parent.glob(".*.kept"))
-    assert len(kept) == errors
-    assert len(column_of(path)) == 40 - errors
-    assert set(column_of(path)).union(*map(column_of, kept)) == set(range(40))
-    assert len(os.listdir(path.parent)) == 1 + errors
 
 
 def test_who_locks_the_folder_delays_an_appender_and_takes_no_rows(path, monkeypatch):
