@@ -377,28 +377,21 @@ def test_nothing_appears_when_there_is_nothing_or_something_fails(tmp_path: Path
 
 
 @pytest.mark.parametrize("format", ["file", "stream"])
-def test_dictionaries_that_were_replaced(format: str) -> None:
-    """A stream may do that, a file may not."""
-    words = [dictionary(0, forge.texts(*text)) for text in ("ab", "cd")]
-    rows = batch(3, [(3, 0)], [b"", i8(0, 1, 1)])
-    data = forge.stream(CODED, words[0], rows, words[1], rows, eos=b"torn")
-    for resync in (False, True):
-        report = recover(data, into=(sink := bytearray()), format=format, resync=resync)
-        assert report.num_batches == 2
-        assert ipc.open(sink).read_all().to_pydict() == {"w": list("abbcdd")}
-        assert ipc.validate(sink).ok
-
-
-def test_dictionaries_that_grew() -> None:
-    more = dictionary(0, forge.texts("c"), isDelta=True)
-    first = dictionary(0, forge.texts("a", "b"))
+def test_dictionaries_that_were_replaced_or_grew(format: str) -> None:
+    """A stream may replace one, a file may not."""
+    first, second, more = (dictionary(0, forge.texts(*text), isDelta=text == "c") for text in ("ab", "xy", "c"))
     rows = [batch(2, [(2, 0)], [b"", i8(0, i)]) for i in (1, 2)]
-    whole = forge.file(CODED, first, rows[0], more, rows[1])
-    for data in (whole, whole[:-5]):
+    grown = forge.file(CODED, first, rows[0], more, rows[1])
+    for data, values in (
+        (forge.stream(CODED, first, rows[0], second, rows[0], eos=b"torn"), "abxy"),
+        (grown, "abac"),
+        (grown[:-5], "abac"),
+    ):
         for resync in (False, True):
-            recover(data, into=(sink := bytearray()), resync=resync)
-            assert ipc.open_file(sink).read_all().to_pydict() == {"w": list("abac")}
-            assert pa.ipc.open_file(bytes(sink)).read_all()["w"].to_pylist() == list("abac")
+            assert recover(data, into=(sink := bytearray()), format=format, resync=resync).num_batches == 2
+            assert ipc.open(sink).read_all().to_pydict() == {"w": list(values)}
+            assert pa.table(ipc.open(sink)).to_pydict() == {"w": list(values)}
+            assert ipc.validate(sink).ok
 
 
 # Behind the damage.
