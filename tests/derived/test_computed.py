@@ -1,5 +1,6 @@
 """Order, counts, places and expressions are those of pyarrow."""
 
+import datetime as dt
 import itertools
 import math
 from contextlib import nullcontext
@@ -80,6 +81,13 @@ def test_values_are_counted_found_and_dropped(name):
     assert column.get_total_buffer_size() > 0 < OURS.get_total_buffer_size()
     assert (column.to_string(), OURS.to_string()) == (repr(column), repr(OURS))
     assert OURS.drop_null().to_pylist() == THEIRS.drop_null().to_pylist()
+
+
+def test_a_value_is_found_far_away_and_behind_times_that_python_lacks():
+    numbers = ipc.array(range(5000))
+    assert [numbers.index(4321), numbers.index(4321, 1234), numbers.index(4321, 0, 4321)] == [4321, 4321, -1]
+    times = ipc.array(pa.array([1, 1000, None], pa.timestamp("ns")))
+    assert times.index(dt.datetime(1970, 1, 1, microsecond=1)) == 1
 
 
 @pytest.mark.parametrize("words", [pa.array(["a", None, "b"]), pa.array(["a", None, "b"]).dictionary_encode()])
