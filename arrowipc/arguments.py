@@ -233,7 +233,11 @@ def check_integer(what: str, value: int, low: int, high: int) -> int:
 
 def check_choice(what: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """Return an argument that must be one of the allowed values; else raise a `UsageError` that lists them."""
-    if value not in allowed:
+    try:
+        is_allowed = value in allowed
+    except Exception:  # arrays are compared element by element
+        is_allowed = False
+    if not is_allowed:
         raise UsageError(f"{what} must be {' or '.join(map(repr, allowed))}, found {described(value)}")
     return value
 

@@ -122,9 +122,9 @@ def index(column: Column, value: Any, start: int | None, end: int | None) -> int
         found = some.is_null().to_numpy(copy=True)
         return first + int(found.argmax()) if found.any() else -1
     for start in range(0, len(some), _PIECE):
-        for at, each in enumerate(some.slice(start, _PIECE).to_pylist(extensions=_FOUND_TIMES), first + start):
+        for number, each in enumerate(some.slice(start, _PIECE).to_pylist(extensions=_FOUND_TIMES), first + start):
             if each == value:
-                return at
+                return number
     return -1
 
 
