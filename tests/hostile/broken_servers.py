@@ -25,8 +25,8 @@ from helpers.web import Web
 
 MIB = 1 << 20
 ZEROS = bytes(MIB)
-#: Bytes that an endless answer has, should nobody stop it.
-ENDLESS = rounds(512 * MIB, 4096 * MIB)
+#: Bytes that an endless answer has, should nobody stop it: more than all readings together may keep.
+ENDLESS = rounds(256 * MIB, 4096 * MIB)
 DATE = "Mon, 06 Jul 2026 10:00:00 GMT"
 LATER = "Tue, 07 Jul 2026 10:00:00 GMT"
 
@@ -169,7 +169,8 @@ def silent_replacement(ask: Ask, **changes: Any) -> Answer:
 FOREVER: list[float] = [600.0]
 KNOWN = {"ETag": None, "Last_Modified": None}
 
-#: Name -> the lie, and what a reader of a file must do about it: "right" values, "refused", or "either".
+#: Name -> the lie, and what readers must do about it: all have the "right" values, or those of files "refused" it,
+#: or "either".
 LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
     "none": (honest, "right"),
     # lengths
@@ -222,7 +223,11 @@ LIES: dict[str, tuple[Callable[[Ask], Answer], str]] = {
     # encodings
     "a gzip bomb": (on_get(lambda a: honest(a, blown(), Content_Encoding="gzip", Content_Length=None)), "refused"),
     "gzip": (on_get(lambda a: zipped(a, gzip.compress(part(a)))), "refused"),
-    "an encoding nobody knows": (on_get(lambda a: honest(a, Content_Encoding="x, y")), "right"),
+    # what is said of objects in stores, and does nothing to their bytes
+    "encodings that are none": (
+        on_get(lambda a: honest(a, Content_Encoding="x, utf-8, aws-chunked, identity")),
+        "right",
+    ),
     # redirects
     "a redirect to itself": (elsewhere(lambda a: a.path), "refused"),
     "one redirect": (lambda a: honest(a) if "?" in a.path else elsewhere(hop)(a), "right"),
