@@ -35,11 +35,6 @@ BASE = 10_000
 REGRESSIONS = Path(__file__).resolve().parents[1] / "regressions"
 
 
-def regressions() -> list[bytes]:
-    """Inputs that once were findings."""
-    return [each.read_bytes() for each in sorted(REGRESSIONS.glob("*.bin"))]
-
-
 def _golden(file: bool) -> list[bytes]:
     """A third of the golden data, and inputs that broke other readers."""
     kind = "file" if file else "stream"

@@ -1,7 +1,6 @@
 """Processes that are killed or stopped: at any moment, nothing leaks, hangs or is read wrongly."""
 
 import gc
-import os
 import random
 import signal
 import threading
@@ -147,20 +146,6 @@ def test_d070_d087_servers_killed_at_random_moments_leave_arrays_readable(transp
 
 def descriptors_of_arenas() -> int:
     return sum("memfd:arrowipc" in what for what in peers.descriptors().values())
-
-
-def test_d088_a_client_that_is_stopped_does_not_stop_the_others():
-    with server_of() as server, process(read, server.uri, "numbers", ROWS, 3) as stopped:
-        says(stopped)
-        os.kill(stopped.pid, signal.SIGSTOP)
-        for _ in range(3):
-            with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
-                for number, found in enumerate(reader):
-                    assert is_batch(found, number, ROWS)
-                del found
-        assert state_of(server.memory).size <= 8 * MIB
-        os.kill(stopped.pid, signal.SIGCONT)
-        assert says(stopped)
 
 
 def test_a_server_that_is_closed_leaves_clients_what_they_hold():

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import terminal
 from helpers.arrays import ipc_bytes, stored
 
 import arrowipc as ipc
@@ -153,20 +152,6 @@ def test_no_text_has_characters_that_control_anything(
     found += [record.getMessage() for record in caplog.records]
     assert found
     assert [text for text in found if not is_clean(text)] == []
-
-
-@pytest.mark.parametrize("command", ["count", "head", "schema", "check", "stat", "messages", "recover", "diff", "cat"])
-@pytest.mark.parametrize("kind", ["missing", "empty", "damaged", "good"])
-def test_the_command_line_prints_no_such_characters(command: str, kind: str, tmp_path: Path) -> None:
-    path = tmp_path / f"{NAME}.arrow"
-    data = ipc_bytes(BATCH, "file")
-    if kind != "missing":
-        path.write_bytes({"empty": b"", "damaged": data[:-40], "good": data}[kind])
-    output = ["-o", str(tmp_path / f"new{NAME}.arrow")]
-    more = {"recover": output, "diff": [str(path)], "cat": output}
-    done = terminal.run(command, path, *more.get(command, ()))
-    for text in (done.out, done.err):
-        assert is_clean(text), text
 
 
 def test_many_files_that_are_left_out_are_ten_names_and_a_total(
