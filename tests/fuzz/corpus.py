@@ -242,15 +242,6 @@ def uris() -> list[bytes]:
 
 
 @functools.cache
-def bare_metadata() -> list[bytes]:
-    """Lengths, metadata and body of each message, one after the other."""
-    return [
-        b"".join(struct.pack("<II", len(head), len(rest)) + head + rest for _, head, rest in peers.parts_of(data))
-        for data in _written(False)[:60]
-    ]
-
-
-@functools.cache
 def footers() -> list[bytes]:
     """The statistics in the footers of files, decoded and decompressed; the last block is taken to be zeros."""
     found = []

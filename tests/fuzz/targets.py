@@ -36,7 +36,6 @@ from arrowipc.cli.sources import Failure, opened
 from arrowipc.cli.terminal import json_text
 from arrowipc.columns.extensions import Names, variant_value
 from arrowipc.decode.decoders import schema_of
-from arrowipc.decode.framing import message_of
 from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.conformance.__main__ import lines
@@ -505,21 +504,6 @@ def uri(data: bytes, chance: random.Random) -> None:
             found = DissociatedUri.parse(each.decode(chance.choice(("latin-1", "utf-8")), "replace"))
             assert 0 <= found.want_data < 2**64
             assert DissociatedUri.parse(str(found)) == found
-
-
-@target("metadata", corpus.bare_metadata)
-def metadata(data: bytes, chance: random.Random) -> None:
-    """Decode messages whose metadata and body come separately, as in no stream."""
-    level = level_of(chance)
-    decoder = StreamDecoder(validate=level, limits=FEW)
-    at = 0
-    while at + 8 <= len(data):
-        size, rest = struct.unpack_from("<II", data, at)
-        head, body = data[at + 8 : at + 8 + size], data[at + 8 + size : at + 8 + size + rest]
-        at += 8 + size + rest
-        event = decoder.decode_next(message_of(head, body, FEW))
-        if hasattr(event, "batch"):
-            uses.batch(event.batch, level, chance)
 
 
 # -- from other libraries, and into files --------------------------------------------------------------------

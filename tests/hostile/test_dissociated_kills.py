@@ -76,7 +76,7 @@ def are_of_segments(known: dict[str, str], most: int) -> bool:
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
 def test_d085_d086_clients_killed_at_random_moments_leave_nothing_behind(transport: str) -> None:
     """Clients of one server are killed one after the other, while another one reads what it holds."""
-    times, chance = rounds(4, 100), random.Random(4)
+    times, chance = rounds(2, 100), random.Random(4)
     with server_of(transport) as server:
         with dissociated.connect(server.uri, "numbers", timeout=PATIENCE) as reader:
             mine = [reader.read_next_batch() for _ in range(3)]
