@@ -6,7 +6,6 @@ A target takes bytes, and a random generator for the other choices of a caller; 
 import asyncio
 import base64
 import contextlib
-import datetime as dt
 import functools
 import gzip
 import itertools
@@ -17,7 +16,6 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -636,18 +634,13 @@ def variant(data: bytes, chance: random.Random) -> None:
     assert made <= 2 * len(data), "more values than bytes"
 
 
-#: Literals to compare columns with, suitable and unsuitable ones.
-LITERALS = (0, -1, 2**70, 0.5, float("nan"), float("inf"), True, "a", "2024-01-01", "\ud800", b"a", None, (), [1, None])
-LITERALS += (Decimal("1.5"), Decimal("1e999"), dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.time(1))
-
-
 def filter_of(names: list[str], chance: random.Random, depth: int = 0) -> Any:
     """A filter, which may be invalid."""
     if depth < 4 and chance.random() < 0.4:
         parts = [filter_of(names, chance, depth + 1) for _ in range(chance.randrange(4))]
         return chance.choice((parts, [parts], (chance.choice(("and", "or", "not")), *parts)))
     op = chance.choice((*OPERATORS, "=", "~"))
-    literal = chance.choice((chance.choice(LITERALS), list(LITERALS[: chance.randrange(6)])))
+    literal = chance.choice((chance.choice(uses.LITERALS), list(uses.LITERALS[: chance.randrange(6)])))
     return (chance.choice(names), op) if "null" in op else (chance.choice(names), op, literal)
 
 
@@ -686,7 +679,7 @@ def filtered(data: bytes, chance: random.Random) -> None:
             for _ in range(4):
                 with contextlib.suppress(ipc.UsageError):
                     pruner = Pruner(filter_of(names, chance), reader.schema, strict=chance.random() < 0.5)
-                    pruner.keeps(known), pruner.keeps(None, {chance.choice(names): chance.choice(LITERALS)})
+                    pruner.keeps(known), pruner.keeps(None, {chance.choice(names): chance.choice(uses.LITERALS)})
 
 
 def _prune(known: Any, chance: random.Random) -> None:
@@ -695,33 +688,8 @@ def _prune(known: Any, chance: random.Random) -> None:
         kind = chance.choice((types.int64(), types.utf8(), types.float32(), types.timestamp("ms"), types.binary()))
         schema = ipc.Schema([types.field(path, kind)])
         for op in OPERATORS:
-            literal = () if "null" in op else ([] if "in" in op else chance.choice(LITERALS),)
+            literal = () if "null" in op else ([] if "in" in op else chance.choice(uses.LITERALS),)
             Pruner((path, op, *literal), schema, strict=False).keeps(known)
-
-
-#: Types to which columns are cast.
-KINDS = ("int8", "uint64", "float32", "bool", "string", "binary", "date32", "timestamp[ns]", "duration[s]", "null")
-KINDS += (types.list_("int16"), types.dictionary("int8", "string"), types.decimal128(9, 2), types.list_view("string"))
-
-
-def _steps(array: Any, mask: list[Any], rows: Any, chance: random.Random) -> dict[str, Callable[[], object]]:
-    """Operations on a column; each returns whether its result is right."""
-    count = len(array)
-    return {
-        "cast": lambda: len(array.cast(chance.choice((*KINDS, array.type)))) == count,
-        "cast chunks": lambda: len(ipc.ChunkedArray([array, array]).cast(array.type)) == 2 * count,
-        "filter": lambda: len(array.filter(mask)) == len(rows),
-        "take": lambda: count == 0 or len(array.take(ipc.array([0, None], "int64"))) == 2,
-        "fill_null": lambda: len(array.fill_null(chance.choice(LITERALS))) == count,
-        "is_null": lambda: len(array.is_null()) == count,
-        "value_lengths": lambda: len(array.value_lengths()) == count,
-        "flatten": lambda: array.flatten() is not None,
-        "flatten all": lambda: array.flatten(recursive=True) is not None,
-        "parents": lambda: len(array.value_parent_indices()) <= len(array.flatten()),
-        "unique": lambda: len(array.unique()) <= count,
-        "encode": lambda: len(array.dictionary_encode().dictionary_decode()) == count,
-        "parts": lambda: [getattr(array, name, None) for name in ("offsets", "values", "indices")] != [],
-    }
 
 
 @target("columns", corpus.streams)
@@ -730,16 +698,8 @@ def columns(data: bytes, chance: random.Random) -> None:
     level = level_of(chance)
     with ipc.open_stream(data, validate=level, limits=FEW) as reader:
         found = [array for _, batch in zip(range(2), reader, strict=False) for array in batch.slice(0, 200).columns]
-    for each in found[:20]:
-        array = each.slice(chance.randrange(2))
-        mask = [chance.choice((True, False, None)) for _ in range(len(array))]
-        rows = ipc.array([row for row, wanted in enumerate(mask) if wanted], "int64")
-        for name, step in _steps(array, mask, rows, chance).items():
-            with contextlib.suppress(*uses.REFUSED):
-                assert step(), name
-        if level != "none":
-            with contextlib.suppress(*uses.REFUSED):
-                assert array.filter(mask).equals(array.take(rows), nan_equal=True)
+    for array in found[:20]:
+        uses.computed(array.slice(chance.randrange(2)), level, chance)
 
 
 @target("gzip", lambda: [gzip.compress(each, mtime=0) for each in corpus.files() + corpus.streams()])

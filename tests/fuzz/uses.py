@@ -1,9 +1,11 @@
 """Uses the results of a target in all ways that users do, each step for itself."""
 
 import contextlib
+import datetime as dt
 import math
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -39,7 +41,7 @@ def batch(found: Any, level: str, chance: random.Random) -> None:
         lambda: compute_statistics(small),
         lambda: ipc.get_record_batch_size(small),
         lambda: small.to_pylist(extensions=False, maps_as_pydicts=chance.choice(("strict", "lossy"))),
-        lambda: [_computed(array, chance) for array in small.columns],
+        lambda: [computed(array, level, chance, 6) for array in small.columns],
         lambda: (small.sort_by(small.column_names[:2]), small.drop_null()),
     ]
     if sound:
@@ -83,23 +85,56 @@ def _array(array: Any) -> None:
             arrays_from_cells(array)
 
 
-CASTS = (
-    *("int8", "float32", "string", "large_string", "large_binary", types.timestamp("s"), types.date32()),
-    *(types.decimal128(20, 2), types.decimal256(40, 1)),
-)
+#: Literals to compare columns with, suitable and unsuitable ones.
+LITERALS = (0, -1, 2**70, 0.5, float("nan"), float("inf"), True, "a", "2024-01-01", "\ud800", b"a", None, (), [1, None])
+LITERALS += (Decimal("1.5"), Decimal("1e999"), dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.time(1))
 
 
-def _computed(array: Any, chance: random.Random) -> None:
-    """Compute with an array, cast it, and make it again from its buffers."""
-    steps = [array.value_counts, array.is_nan, array.drop_null, array.dictionary_encode]
-    steps += [lambda: array.index(None), lambda: array.index(1), lambda: array.to_numpy(zero_copy_only=False)]
-    steps.append(lambda: array.cast(chance.choice(CASTS)))
+#: Types to which columns are cast.
+KINDS = ("int8", "uint64", "float32", "bool", "string", "binary", "date32", "timestamp[ns]", "duration[s]", "null")
+KINDS += ("large_string", "large_binary", types.list_("int16"), types.dictionary("int8", "string"))
+KINDS += (types.decimal128(9, 2), types.decimal256(40, 1), types.list_view("string"))
+
+
+def computations(array: Any, level: str, chance: random.Random) -> dict[str, Callable[[], object]]:
+    """What can be computed with a column; each returns whether its result is right."""
+    count = len(array)
+    mask = [chance.choice((True, False, None)) for _ in range(count)]
+    rows = ipc.array([row for row, wanted in enumerate(mask) if wanted], "int64")
+    found: dict[str, Callable[[], object]] = {
+        "cast": lambda: len(array.cast(chance.choice((*KINDS, array.type)))) == count,
+        "cast chunks": lambda: len(ipc.ChunkedArray([array, array]).cast(array.type)) == 2 * count,
+        "filter": lambda: len(array.filter(mask)) == len(rows),
+        "take": lambda: count == 0 or len(array.take(ipc.array([0, None], "int64"))) == 2,
+        "fill_null": lambda: len(array.fill_null(chance.choice(LITERALS))) == count,
+        "is_null": lambda: len(array.is_null()) == count,
+        "is_nan": lambda: len(array.is_nan()) == count,
+        "drop_null": lambda: len(array.drop_null()) <= count,
+        "index": lambda: -1 <= array.index(chance.choice((None, 1))) < max(count, 1),
+        "value_counts": lambda: len(array.value_counts()) <= count,
+        "value_lengths": lambda: len(array.value_lengths()) == count,
+        "flatten": lambda: array.flatten() is not None,
+        "flatten all": lambda: array.flatten(recursive=True) is not None,
+        "parents": lambda: len(array.value_parent_indices()) <= len(array.flatten()),
+        "unique": lambda: len(array.unique()) <= count,
+        "encode": lambda: len(array.dictionary_encode().dictionary_decode()) == count,
+        "parts": lambda: [getattr(array, name, None) for name in ("offsets", "values", "indices")] != [],
+        "to_numpy": lambda: len(array.to_numpy(zero_copy_only=False)) == count,
+    }
+    if level != "none":
+        found["filter and take"] = lambda: array.filter(mask).equals(array.take(rows), nan_equal=True)
     if not array.type.children and not isinstance(array.type, types.Dictionary):
-        parts = array.type, len(array), array.buffers(), -1, array.offset
-        steps.append(lambda: ipc.Array.from_buffers(*parts).to_pylist())
-    for step in steps:
+        parts = array.type, count, array.buffers(), -1, array.offset
+        found["from_buffers"] = lambda: len(ipc.Array.from_buffers(*parts).to_pylist()) == count
+    return found
+
+
+def computed(array: Any, level: str, chance: random.Random, most: int = 100) -> None:
+    """Compute with an array in some ways or all, cast it, and make it again from its buffers."""
+    steps = computations(array, level, chance)
+    for name in chance.sample([*steps], min(most, len(steps))):
         with contextlib.suppress(*REFUSED):
-            step()
+            assert steps[name](), name
 
 
 def message(found: Any) -> None:

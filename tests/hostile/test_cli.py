@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 from fuzz.corpus import REGRESSIONS
 from helpers import mutate
-from helpers.arrays import ipc_bytes
+from helpers.arrays import FORMS, ipc_bytes, mixed_batch
 from helpers.terminal import run
-
-import arrowipc as ipc
-from arrowipc.types import dictionary, int32, int64, list_, utf8, utf8_view
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -18,15 +15,8 @@ COMMANDS = ("schema", "head", "stat", "messages", "browse", "check", "recover", 
 
 
 def seeds() -> list[bytes]:
-    kinds = {"id": int64(), "kind": dictionary(int32(), utf8()), "words": list_(utf8()), "view": utf8_view()}
-    rows = {
-        "id": [1, None, 3],
-        "kind": ["a", "b", None],
-        "words": [["x", "y"], [], None],
-        "view": ["short", "a text that is longer than twelve", None],
-    }
-    forms = [(form, codec) for form in ("file", "stream") for codec in (None, "zstd")]
-    return [ipc_bytes([rows, rows], form, ipc.schema(kinds), compression=codec) for form, codec in forms]
+    batches = [mixed_batch(2, 3), mixed_batch(5, 2)]
+    return [ipc_bytes(batches, form, compression=codec) for form in FORMS for codec in (None, "zstd")]
 
 
 def exit_code(command: str, path: Path, folder: Path) -> int:

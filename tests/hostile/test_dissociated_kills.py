@@ -2,8 +2,6 @@
 
 import gc
 import random
-import signal
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 from dissociated import peers
 from dissociated.lent_memory import PATIENCE, hold, is_batch, numbered, process, read, says, serve, state_of, until
-from helpers.processes import rounds
+from helpers.processes import alarms, rounds
 
 import arrowipc as ipc
 from arrowipc import dissociated
@@ -23,26 +21,19 @@ BATCHES = 30
 TIMES = 10
 
 
+def hang(*_: Any) -> None:
+    raise TimeoutError("the test hangs")
+
+
 @pytest.fixture
 def guard() -> Iterator[None]:
     """Ends a test that hangs, and says where."""
-
-    def end(*_: Any) -> None:
-        raise TimeoutError("the test hangs")
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(300)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with alarms(hang, 300):
+        yield
 
 
 # Under the sanitizers processes start too slowly for moments that mean something.
 pytestmark = [pytest.mark.usefixtures("guard"), pytest.mark.nosanitize]
-
-
-def threads() -> int:
-    return sum(each.name.startswith("arrowipc") for each in threading.enumerate())
 
 
 def shared_pages() -> int:
@@ -55,7 +46,7 @@ def shared_pages() -> int:
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     gc.collect()
-    with peers.nothing_left(lambda: (len(peers.descriptors()), threads(), shared_pages())):
+    with peers.nothing_left(lambda: (len(peers.descriptors()), shared_pages())):
         yield
 
 

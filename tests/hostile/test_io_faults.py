@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from dissociated.peers import beside, raw_pair
 from helpers import arrays, drive
@@ -30,16 +29,7 @@ import arrowipc as ipc
 ROWS = 2000
 
 
-def part(number: int) -> ipc.RecordBatch:
-    rows = range(number * ROWS, number * ROWS + ROWS)
-    words = pa.array([f"w{row % 5}" for row in rows])
-    coded = words.dictionary_encode()
-    columns = {"x": pa.array(rows, pa.int64()), "w": words, "d": coded, "e": coded}
-    return arrays.read_batch(pa.record_batch(columns))
-
-
-PARTS = [part(number) for number in range(4)]
-
+PARTS = [arrays.mixed_batch(number * ROWS, ROWS) for number in range(4)]
 STREAM, FILE = ipc_bytes(PARTS), ipc_bytes(PARTS, "file")
 
 
