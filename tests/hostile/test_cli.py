@@ -49,6 +49,17 @@ def test_mutants_and_regression_inputs_end_in_words(command, tmp_path):
         exit_code(command, path, tmp_path)
 
 
+def test_a_real_process_prints_the_path_the_reason_and_what_to_do(tmp_path):
+    path = tmp_path / "broken.arrows"
+    path.write_bytes(seeds()[2][:-30])
+    for command in ("head", "stat", "messages"):
+        found = run(command, path, *(["-n", 100] if command == "head" else []))
+        assert found.code == 1
+        assert f"arrowipc: {path}: " in found.err  # behind how far it came, where that took a second
+        assert f"arrowipc recover {path}" in found.err
+        assert "Traceback" not in found.err
+
+
 def test_what_is_no_arrow_at_all_is_not_sent_to_recover(tmp_path):
     path = tmp_path / "table.parquet"
     path.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
