@@ -114,27 +114,15 @@ HOSTILE: list[Callable[[], Any]] = [
 ]
 
 
-def one_call(path: str, make: Callable[[], Any], member: str, dice: random.Random) -> tuple[str, BaseException | None]:
-    """Call with one hostile argument, or two; returns how it was called, and the error."""
-    owner = make()
+def called(path: str, make: Callable[[], Any], member: str, values: dict[str, Any]) -> tuple[str, BaseException | None]:
+    """Call with some arguments, and with those that fit for the rest; return how it was called, and the error."""
+    owner, given = make(), {**values}
     function = getattr(owner, member)
-    given: dict[str, Any] = {}
-    positional = []
-    taken = parameters(function)
-    wrong = set(dice.sample(range(len(taken)), min(len(taken), dice.choice((1, 1, 1, 2)))))
-    for at, parameter in enumerate(taken):
-        if at in wrong:
-            value = dice.choice(HOSTILE)()
-        elif is_needed(parameter):
-            value = fitting(member, parameter.name, type(owner).__name__)
-        else:
-            continue
-        if parameter.kind is parameter.VAR_KEYWORD:
-            given[dice.choice(("compression", "alignment", "nonsense"))] = value
-        elif parameter.kind is parameter.POSITIONAL_ONLY:
-            positional.append(value)
-        else:
-            given[parameter.name] = value
+    for each in filter(is_needed, parameters(function)):
+        if each.name not in given:
+            given[each.name] = fitting(member, each.name, type(owner).__name__)
+    alone = [each.name for each in parameters(function) if each.kind is each.POSITIONAL_ONLY]
+    positional = [given.pop(name) for name in alone if name in given]
     try:
         text = f"{path}({', '.join([*map(look, positional), *[f'{k}={look(v)}' for k, v in given.items()]])})"
         result = function(*positional, **given)
@@ -146,6 +134,17 @@ def one_call(path: str, make: Callable[[], Any], member: str, dice: random.Rando
     except BaseException as error:
         return text, error
     return text, None
+
+
+def hostile_values(function: Any, dice: random.Random) -> dict[str, Any]:
+    """A hostile value for one parameter, or for two."""
+    taken = parameters(function)
+    values = {}
+    for at in sorted(dice.sample(range(len(taken)), min(len(taken), dice.choice((1, 1, 1, 2))))):
+        value, each = dice.choice(HOSTILE)(), taken[at]
+        some = dice.choice(("compression", "alignment", "nonsense")) if each.kind is each.VAR_KEYWORD else each.name
+        values[some] = value
+    return values
 
 
 def look(value: Any) -> str:
@@ -196,8 +195,9 @@ def test_any_argument_gives_a_value_or_an_error_that_names_it(tmp_path: Path, mo
         for _ in range(rounds(300, 100_000)):
             path = dice.choice(list(tried))
             make, member = tried[path]
-            text, error = one_call(path, make, member, dice)
-            if not is_fine(error, [each.name for each in parameters(getattr(make(), member))]):
+            function = getattr(make(), member)
+            text, error = called(path, make, member, hostile_values(function, dice))
+            if not is_fine(error, [each.name for each in parameters(function)]):
                 findings.setdefault(path, f"{text}: {type(error).__name__}: {error}")
     print(f"seed {SEED}: {len(findings)} findings")
     assert not findings, "\n".join(findings.values())
@@ -235,33 +235,22 @@ def test_flags_are_booleans_and_counts_integers_in_every_call(tmp_path: Path, mo
     """ "no" and 2 are no flags, 2.5 and "2" no counts; NumPy's booleans are booleans."""
     monkeypatch.chdir(tmp_path)
     taken, tried = [], 0
+    kinds: dict[Any, tuple[Any, ...]] = {bool: ("no", 2, b"", np.bool_(True)), int: ("2", 2.5)}
     for path, (make, member) in callables().items():
-        owner = make()
-        function = getattr(owner, member)
+        function = getattr(make(), member)
         values = isinstance(function, type) and issubclass(function, tuple)  # results, which nobody is asked to make
         if "that is closed" in path or values or path == "TensorColumn":
             continue
+        more = {"group_by": "x"} if path == "encode_payloads" else {}  # or one of two others
         for parameter in parameters(function):
-            kinds: dict[Any, tuple[Any, ...]] = {bool: ("no", 2, b"", np.bool_(True)), int: ("2", 2.5)}
             for value in kinds.get(kind_of(function, parameter), ()):
-                given = {
-                    each.name: fitting(member, each.name, type(owner).__name__)
-                    for each in filter(is_needed, parameters(function))
-                }
-                given |= {"group_by": "x"} if path == "encode_payloads" else {}  # or one of two others
-                given[parameter.name] = value
-                alone = [given.pop(each.name) for each in parameters(function) if each.kind is each.POSITIONAL_ONLY]
                 tried += 1
-                try:
-                    result = getattr(make(), member)(*alone, **given)
-                    next(iter(result), None) if hasattr(type(result), "__next__") else None
-                except (ipc.ArrowIpcError, TypeError, BufferError) as error:
-                    says_so = "must be True or False" in str(error) or "verify must be" in str(error)
-                    if isinstance(value, np.bool_) and says_so:
-                        taken.append(f"{path}({parameter.name}={value!r}): {error}")
-                else:
-                    if not isinstance(value, np.bool_):
-                        taken.append(f"{path}({parameter.name}={value!r}) is taken")
+                text, error = called(path, make, member, {**more, parameter.name: value})
+                if not isinstance(error, (ipc.ArrowIpcError, TypeError, BufferError, type(None))):
+                    raise error
+                says_so = "must be True or False" in str(error) or "verify must be" in str(error)
+                if says_so if isinstance(value, np.bool_) else error is None:
+                    taken.append(f"{text}: {error or 'it is taken'}")
     assert tried > 400
     assert taken == []
 
