@@ -1,4 +1,4 @@
-"""Processes that are killed or stopped: at any moment, nothing leaks, hangs or is read wrongly."""
+"""Processes that are killed: at any moment, nothing leaks, hangs or is read wrongly."""
 
 import gc
 import random
