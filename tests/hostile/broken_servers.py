@@ -26,7 +26,7 @@ from helpers.web import Web
 MIB = 1 << 20
 ZEROS = bytes(MIB)
 #: Bytes that an endless answer has, should nobody stop it: more than all readings together may keep.
-ENDLESS = rounds(256 * MIB, 4096 * MIB)
+ENDLESS = rounds(160 * MIB, 4096 * MIB)
 DATE = "Mon, 06 Jul 2026 10:00:00 GMT"
 LATER = "Tue, 07 Jul 2026 10:00:00 GMT"
 
