@@ -4,7 +4,6 @@ import datetime as dt
 import gc
 import os
 import pickle
-import threading
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -20,10 +19,8 @@ from hypothesis import given, strategies as st
 from multifile.folders import put, rows, write
 
 import arrowipc as ipc
-from arrowipc import FormatError, NotFoundError, UsageError, codecs, types as at
+from arrowipc import FormatError, NotFoundError, UsageError, types as at
 from arrowipc.maps.file_maps import FileMap
-from arrowipc.multifile import fragments
-from arrowipc.multifile.dataset import _in_order
 from arrowipc.multifile.filters import from_text, rows_passing
 from arrowipc.multifile.partitioning import NULL, key_type, keys_of
 from arrowipc.sources.files import is_hidden
@@ -43,6 +40,13 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def large(monkeypatch) -> None:
+    """Let files be read as large ones are: mapped, and ahead by threads."""
+    for name, value in (("fragments.SMALL", 0), ("dataset.SMALL", 0), ("dataset.WAKING", -1)):
+        monkeypatch.setattr(f"arrowipc.multifile.{name}", value)
+
+
 def test_no_rows_of_no_batches_are_a_batch(tmp_path, folder):
     schema = ipc.Schema([at.field("x", at.int64()), at.field("x", at.utf8())])
     ipc.write([], tmp_path / "_none.arrow", schema)
@@ -53,10 +57,7 @@ def test_no_rows_of_no_batches_are_a_batch(tmp_path, folder):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
-def test_a_data_set_is_the_concatenation_of_its_files(folder, workers, monkeypatch):
-    monkeypatch.setattr(fragments, "SMALL", 0)  # as if the files were large
-    monkeypatch.setattr("arrowipc.multifile.dataset.SMALL", 0)
-    monkeypatch.setattr("arrowipc.multifile.dataset.WAKING", -1)
+def test_a_data_set_is_the_concatenation_of_its_files(folder, workers, large):
     dataset = ipc.open_dataset(folder, workers=workers)
     assert [batch.num_rows for batch in dataset] == [10] * 10
     table = dataset.read_all()
@@ -216,8 +217,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
         ipc.open_dataset(tmp_path / "pipe")
 
 
-def test_more_files_than_may_be_mapped_are_read(folder, monkeypatch):
-    monkeypatch.setattr(fragments, "SMALL", 0)
+def test_more_files_than_may_be_mapped_are_read(folder, large):
     gc.collect()  # what other tests left behind
     before, maps = descriptors(), []
     with open(folder / "a.arrow", "rb") as file, pytest.raises(OSError, match="Cannot allocate memory"):  # noqa: PT012
@@ -236,52 +236,19 @@ def test_more_files_than_may_be_mapped_are_read(folder, monkeypatch):
 # -- order, and workers --
 
 
-def test_no_more_is_done_ahead_than_there_are_workers_and_nothing_after_the_end(monkeypatch):
-    monkeypatch.setattr("arrowipc.multifile.dataset.WAKING", -1)
-    done: list[int] = []
-    release = threading.Event()
-
-    def task(number: int) -> Any:
-        def run() -> int:
-            if threading.current_thread() is not threading.main_thread():
-                release.wait(20)
-            done.append(number)
-            return number
-
-        return run, True
-
-    planned = []
-    results = _in_order((planned.append(number) or task(number) for number in range(100)), 3)
-    assert next(results) == 0
-    release.set()
-    assert next(results) == 1
-    assert planned == [0, 1, 2, 3]
-    results.close()
-    deadline = time.monotonic() + 20
-    while codecs._calls.qsize() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert max(done) <= 3
+def test_no_more_files_are_opened_ahead_than_there_are_workers_and_none_after_the_end(tmp_path, large):
+    for number in range(20):
+        write(tmp_path / f"{number:02}.arrow", [number])
+    dataset = ipc.open_dataset(tmp_path, schema=ipc.open_file(tmp_path / "00.arrow").schema, workers=3)
+    batches = iter(dataset)
+    for most in (1, 4, 5):
+        assert next(batches).num_rows == 10
+        assert sum(fragment.schema is not None for fragment in dataset.fragments) == most
+    batches.close()
+    assert [fragment.schema is None for fragment in dataset.fragments] == [False] * 5 + [True] * 15
 
 
-def test_tasks_that_take_less_than_waking_a_thread_wake_none():
-    threads = set()
-
-    def task(seconds: float) -> Any:
-        def run() -> None:
-            threads.add(threading.current_thread())
-            time.sleep(seconds)
-
-        return run, True
-
-    assert list(_in_order(iter([task(0)] * 50), 3)) == [None] * 50
-    if threads == {threading.main_thread()}:  # as it is unless the machine was busy
-        assert list(_in_order(iter([task(0.01)] * 5), 3)) == [None] * 5
-        assert len(threads) > 1
-
-
-def test_an_iterator_that_is_dropped_closes_the_files(folder, monkeypatch):
-    monkeypatch.setattr(fragments, "SMALL", 0)
-    monkeypatch.setattr("arrowipc.multifile.dataset.SMALL", 0)
+def test_an_iterator_that_is_dropped_closes_the_files(folder, large):
     ipc.open_dataset(folder).read_all()  # modules and helpers are loaded
     gc.collect()
     before = descriptors()
