@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from helpers.arrays import ipc_bytes
 from helpers.processes import judged, rounds
@@ -145,20 +144,6 @@ def test_mutants_are_judged_alike(arrow_data, kind):
     assert not others, others
     # A reader that refuses everything would pass the above.
     assert counts["both accept", "equal"] > MUTANTS // 100
-
-
-def test_the_goldens_themselves_are_accepted_by_both(arrow_data):
-    for kind in verdicts.DRIVERS:
-        for data in verdicts.goldens(kind)[::8]:
-            if kind == "stream":
-                (ours, _), other = verdicts.disagreement(data)
-                assert (ours, other) == ("values", "")
-            why = ""
-            try:
-                found = verdicts.theirs(kind, data)
-            except pa.ArrowInvalid as error:
-                why = str(error)
-            assert reason(WE_ACCEPT, why) if why else verdicts.compared(kind, data, found) == "equal"
 
 
 def test_a_reader_that_differs_is_found(monkeypatch):

@@ -71,20 +71,6 @@ def test_both_forms_are_what_pyarrow_reads(case, form):
             assert converted.equals(theirs, check_metadata=True)
 
 
-#: A large file of the JavaScript writer, which lies beside Arrow's data if it is anywhere.
-FLIGHTS = golden.data_root().resolve().parents[1] / "real/flights-200k.arrow"
-
-
-@pytest.mark.skipif(not FLIGHTS.exists(), reason="needs a file that is not in the repository")
-def test_a_large_file_of_the_javascript_writer():
-    """Small ones are among those of `test_writers.py`."""
-    with pa.ipc.open_file(FLIGHTS) as theirs, ipc.open_file(FLIGHTS) as ours:
-        expected = theirs.read_all()
-        assert ours.count_rows() == expected.num_rows == 200_000
-        assert pa.table(ours.read_all()).equals(expected)
-        assert ours.read_all().to_pydict() == expected.to_pydict()
-
-
 # The program that Arrow's integration tests call.
 
 
