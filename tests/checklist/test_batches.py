@@ -3,6 +3,7 @@
 import datetime as dt
 
 import pytest
+from checklist.parts import LONG, ONE, flat, of
 from helpers import drive, forge
 from helpers.arrays import address, ipc_bytes
 from helpers.drive import column, read_stream, refuse_at_every_level, refuse_stream, refuse_values, rows_of
@@ -11,7 +12,6 @@ from helpers.forge import Table, batch, bits, dictionary, field, i8, i16, i32, i
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError, UnsupportedError, types
 
-ONE = schema(field("x", forge.INT32))
 REQUIRED = schema(field("x", forge.INT32, nullable=False))
 A, B = field("a", forge.INT32), field("b", forge.INT32)
 ITEM = field("item", forge.INT32)
@@ -20,26 +20,15 @@ RUNS = field("run_ends", forge.INT32, nullable=False)
 FSL2 = Table("FixedSizeList", listSize=2)
 
 
-def of(kind: Table, *children: Table) -> Table:
-    """A schema of one column `x`."""
-    return schema(field("x", kind, *children))
-
-
 def ints(*values: int, nulls: int = 0, validity: bytes = b"") -> Table:
-    return batch(len(values), [(len(values), nulls)], [validity, i32(*values)])
+    return flat(len(values), validity, i32(*values), nulls=nulls)
 
 
-LONG = b"longer than twelve bytes"
 VIEWS = of(forge.UTF8_VIEW)
 
 
 def views(*items: bytes, data: tuple[bytes, ...] = (LONG,), variadic: list[int] | None = None) -> Table:
-    return batch(
-        len(items),
-        [(len(items), 0)],
-        [b"", b"".join(items), *data],
-        variadic=[len(data)] if variadic is None else variadic,
-    )
+    return flat(len(items), b"", b"".join(items), *data, variadic=[len(data)] if variadic is None else variadic)
 
 
 ENTRIES = field("entries", forge.STRUCT, field("key", forge.INT32, nullable=False), B, nullable=False)
@@ -66,7 +55,7 @@ AB = dictionary(0, forge.texts("a", "b"))
 
 
 def text(kind: Table, offsets: bytes, data: bytes, rows: int = 2) -> bytes:
-    return stream(of(kind), batch(rows, [(rows, 0)], [b"", offsets, data]))
+    return stream(of(kind), flat(rows, b"", offsets, data))
 
 
 def lists(kind: Table, *places: bytes, items: bytes, rows: int = 2, validity: bytes = b"") -> bytes:
@@ -97,7 +86,7 @@ def in_body(extents: list, body: bytes, nulls: int = 0) -> bytes:
 def misaligned(shift: int) -> bytes:
     """Two int64 that lie so many bytes behind a multiple of 8."""
     body = bytes(shift) + i64(7, -8) + bytes(8 - shift)
-    return stream(of(forge.INT64), message(batch(2, [(2, 0)], [b"", (shift, 16)]), body=body))
+    return stream(of(forge.INT64), message(flat(2, b"", (shift, 16)), body=body))
 
 
 #: Types with offsets, their children, the offset of no rows, and the buffers behind it.
@@ -109,16 +98,12 @@ EMPTY = [
 ]
 DAY, DAY_AND_A_BIT = dt.date(1970, 1, 2), dt.datetime(1970, 1, 2, 0, 0, 0, 1000)
 RUNS_OF_V4 = batch(3, [(3, 0), (2, 0), (2, 1)], [b"", b"", i32(2, 3), bits(1, 0), i32(7, 0)])
-DATES = batch(2, [(2, 0)], [b"", i64(86_400_000, 86_400_001)])
+DATES = flat(2, b"", i64(86_400_000, 86_400_001))
 
 
 #: Number of the case, a stream, the values of its column, and what "strict" refuses it with (None: anything).
 READ = [
-    (
-        "033",
-        stream(of(Table("FixedSizeBinary", byteWidth=0)), batch(3, [(3, 1)], [bits(1, 0, 1), b""])),
-        [b"", None, b""],
-    ),
+    ("033", stream(of(Table("FixedSizeBinary", byteWidth=0)), flat(3, bits(1, 0, 1), b"", nulls=1)), [b"", None, b""]),
     ("040", stream(REQUIRED, ints(1, 2, nulls=1, validity=bits(1, 0))), [1, None], "not nullable"),
     *[
         ("062", union(mode, i8(3, 9), *[i32(0, 1)] * mode, validity=(validity,), version=forge.V4), [1, 9])
@@ -150,17 +135,17 @@ READ = [
         for offset in (16, 24, 1 << 40, 2**63 - 1, -8)
     ],
     *[("074", misaligned(shift), [7, -8], "align|multiple of 8", "buffer 1") for shift in (1, 2, 4)],
-    ("076", stream(ONE, batch(3, [(3, 1)], [b"\x05" + bytes(63), i32(1, 2, 3) + bytes(52)])), [1, None, 3]),
-    ("077", stream(of(forge.BOOL), batch(3, [(3, 1)], [b"\xfd\xff", b"\xfe\xff"])), [False, None, True], None),
+    ("076", stream(ONE, flat(3, b"\x05" + bytes(63), i32(1, 2, 3) + bytes(52), nulls=1)), [1, None, 3]),
+    ("077", stream(of(forge.BOOL), flat(3, b"\xfd\xff", b"\xfe\xff", nulls=1)), [False, None, True], None),
     ("077", stream(ONE, message(ints(1, 2, 3), body=i32(1, 2, 3) + b"\xaa" * 4)), [1, 2, 3]),
-    ("079", stream(ONE, batch(1, [(1, 0)], [b"", i32(5)], variadic=[])), [5]),
+    ("079", stream(ONE, flat(1, b"", i32(5), variadic=[])), [5]),
     (
         "080",
         stream(VIEWS, views(view(b""), view(b"exactly 12 b"), view(LONG), view(LONG[4:20], 0, 4), data=(LONG, b""))),
         ["", "exactly 12 b", LONG.decode(), LONG[4:20].decode()],
     ),
     ("080", stream(VIEWS, views(view(b"abc")[:-1] + b"!")), ["abc"], "pad|zero"),
-    ("080", stream(VIEWS, batch(2, [(2, 1)], [bits(1, 0), view(b"a") + view(b""), b""], variadic=[1])), ["a", None]),
+    ("080", stream(VIEWS, flat(2, bits(1, 0), view(b"a") + view(b""), b"", nulls=1, variadic=[1])), ["a", None]),
     ("080", stream(of(Table("BinaryView")), views(view(CUT[1:16], 0, 1), data=(CUT,))), [CUT[1:16]]),
     (
         "082",
@@ -175,7 +160,7 @@ READ = [
         for length in (5, 3)
     ],
     *[("085", runs(kind, b"", 0, 0, b""), []) for kind in (forge.INT16, forge.INT32, forge.INT64)],
-    ("086", stream(of(forge.STRUCT), batch(3, [(3, 1)], [bits(1, 0, 1)])), [{}, None, {}]),
+    ("086", stream(of(forge.STRUCT), flat(3, bits(1, 0, 1), nulls=1)), [{}, None, {}]),
     (
         "086",
         stream(
@@ -197,7 +182,7 @@ READ = [
         ),
         [[None, None]],
     ),
-    ("089", stream(CODED, AB, batch(2, [(2, 0)], [b"", i64(1, 0)])), ["b", "a"]),
+    ("089", stream(CODED, AB, flat(2, b"", i64(1, 0))), ["b", "a"]),
     ("dates", stream(of(Table("Date", unit=1)), DATES), [DAY, DAY_AND_A_BIT], "date64|day"),
 ]
 
@@ -228,12 +213,12 @@ REFUSED = [
         for given in ((0, i8(3, 9)), (1, i8(3, 9), i32(0, 1)))
     ],
     *[("062", union(mode, i8(3, 9), *[i32(0, 1)] * mode, validity=(b"",)), "buffer") for mode in (0, 1)],
-    ("064", stream(TWO, batch(1, [(1, 0)], [b"", i32(1), b"", i32(2)])), "node", "2", "1"),
+    ("064", stream(TWO, flat(1, b"", i32(1), b"", i32(2))), "node", "2", "1"),
     ("064", stream(TWO, batch(1, [(1, 0)] * 2, [b"", i32(1), b""])), "buffer", "4", "3"),
     ("064", stream(TWO, batch(1, [], [])), "node"),
     ("064", stream(ONE, batch(1, [(1, 0)] * 2, [b"", i32(1)])), "node", "2", "1"),
-    ("064", stream(ONE, batch(1, [(1, 0)], [b"", i32(1), b""])), "buffer", "3", "2"),
-    ("064", stream(schema(), batch(1, [(1, 0)], [])), "node"),
+    ("064", stream(ONE, flat(1, b"", i32(1), b"")), "buffer", "3", "2"),
+    ("064", stream(schema(), flat(1)), "node"),
     *[("065", stream(ONE, batch(n, [(3, 0)], [b"", i32(1, 2, 3)])), "length|rows") for n in (0, 2, 4, -1, 1 << 40)],
     *[
         ("065", stream(TWO, batch(3, [(3, 0), (n, 0)], [b"", i32(1, 2, 3)] * 2)), "length|rows")
@@ -246,17 +231,17 @@ REFUSED = [
         for nulls in (-2, -(2**63), 4, 1 << 40)
     ],
     ("068", stream(ONE, ints(1, 2, 3, nulls=1)), "valid"),
-    ("068", stream(ONE, batch(9, [(9, 1)], [bits(1), i32(*range(9))])), "valid", "2"),
+    ("068", stream(ONE, flat(9, bits(1), i32(*range(9)), nulls=1)), "valid", "2"),
     *[("073", in_body([b"", extent], i32(1, 2, 3, 0)), "buffer") for extent in EXTENTS],
     *[("073", in_body([extent, (0, 12)], i32(1, 2, 3, 0), nulls=1), "buffer") for extent in EXTENTS],
     *[("073", in_body([b"", (0, length)], i32(1, 2, 3, 0)), "buffer 1", "12") for length in (0, 1, 8, 11)],
     ("073", text(forge.UTF8, i32(0, 1), b"ab"), "buffer 1", "12"),
-    ("073", stream(of(forge.BOOL), batch(9, [(9, 0)], [b"", b"\xff"])), "buffer 1", "2"),
+    ("073", stream(of(forge.BOOL), flat(9, b"", b"\xff")), "buffer 1", "2"),
     *[
         ("079", stream(VIEWS, views(view(LONG), variadic=variadic)), "variadic|buffers")
         for variadic in ([], [-1], [2], [0], [2**31], [2**62], [2**63 - 1], [-(2**63)])
     ],
-    ("079", stream(VIEWS, batch(1, [(1, 0)], [b"", view(LONG), LONG])), "variadic"),
+    ("079", stream(VIEWS, flat(1, b"", view(LONG), LONG)), "variadic"),
 ]
 
 
@@ -318,7 +303,7 @@ REFUSED_VALUES = [
         "run",
         "null",
     ),
-    ("089", stream(CODED, AB, batch(2, [(2, 0)], [b"", i64(1, -1)])), "index|indices"),
+    ("089", stream(CODED, AB, flat(2, b"", i64(1, -1))), "index|indices"),
 ]
 
 
@@ -386,12 +371,12 @@ def test_067_null_count_minus_one_is_unknown():
 
 def test_073_sizes_do_not_overflow():
     for length in (2**62, 2**61, 2**60 + 1, 2**63 - 1):
-        data = stream(ONE, batch(length, [(length, 0)], [b"", i32(1, 2, 3)]))
+        data = stream(ONE, flat(length, b"", i32(1, 2, 3)))
         refuse_stream(data, FormatError, "buffer 1", limits=ipc.Limits(rows_per_batch=2**63 - 1))
 
 
 def test_074_misaligned_values_are_copied():
-    whole = stream(of(forge.INT64), batch(2, [(2, 0)], [b"", i64(7, -8)]))
+    whole = stream(of(forge.INT64), flat(2, b"", i64(7, -8)))
     inputs = [memoryview(bytes(shift) + whole)[shift:] for shift in range(1, 8)]
     for source in (*map(misaligned, (1, 2, 4)), *inputs):
         (rows,) = ipc.open_stream(source)
@@ -423,7 +408,7 @@ def test_075_sharing_has_a_budget():
 def test_078_slices_at_bit_offsets(offset):
     truth = [None if i % 5 == 0 else i % 3 == 0 for i in range(20)]
     validity, data = bits(*(v is not None for v in truth)), bits(*(bool(v) for v in truth))
-    (whole,) = read_stream(stream(of(forge.BOOL), batch(20, [(20, 4)], [validity, data]))).batches
+    (whole,) = read_stream(stream(of(forge.BOOL), flat(20, validity, data, nulls=4))).batches
     part, expected = whole.slice(offset, 6), truth[offset : offset + 6]
     written = drive.from_bytes(ipc_bytes(part)).batches[0].column(0)
     for found in (part.column(0), written):
@@ -448,12 +433,12 @@ def test_079_one_count_per_view_column_in_pre_order():
 
 
 def test_080_views_of_null_slots():
-    wild = batch(2, [(2, 1)], [bits(1, 0), view(b"a") + view(LONG, 99, 5), b""], variadic=[1])
+    wild = flat(2, bits(1, 0), view(b"a") + view(LONG, 99, 5), b"", nulls=1, variadic=[1])
     assert drive.survives(stream(VIEWS, wild)) == len(drive.STREAM_DRIVERS)
 
 
 def test_088_rows_are_limited_unless_asked_for_and_do_not_stand_for_gigabytes():
-    huge, many = stream(of(forge.NULL), batch(1 << 40, [(1 << 40, 1 << 40)], [])), 2**31 - 1
+    huge, many = stream(of(forge.NULL), flat(1 << 40, nulls=1 << 40)), 2**31 - 1
     refuse_stream(huge, LimitError, "rows", str(many))
     (rows,) = ipc.open_stream(huge, limits=ipc.Limits(rows_per_batch=1 << 50))
     assert rows.num_rows == len(rows.column(0)) == 1 << 40
@@ -468,5 +453,5 @@ def test_088_rows_are_limited_unless_asked_for_and_do_not_stand_for_gigabytes():
 def test_batches_interval_values():
     day_time, nanos = types.DayTime(days=3, milliseconds=-4), types.MonthDayNano(months=1, days=-2, nanoseconds=3)
     for unit, stored, expected in ((0, i32(-7), -7), (1, i32(3, -4), day_time), (2, i32(1, -2) + i64(3), nanos)):
-        (value,) = column(stream(of(Table("Interval", unit=unit)), batch(1, [(1, 0)], [b"", stored])))
+        (value,) = column(stream(of(Table("Interval", unit=unit)), flat(1, b"", stored)))
         assert (type(value), value) == (type(expected), expected)

@@ -5,6 +5,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
+from checklist.parts import flat
 from helpers import drive, forge, optional
 from helpers.arrays import pyarrow_bytes
 from helpers.drive import column, read_file, read_stream, refuse_at_every_level, refuse_stream
@@ -38,7 +39,7 @@ def packed(codec: int, data: bytes, claim: int | None = None, **options) -> byte
 
 
 def rows(codec: int, buffer: bytes, **slots) -> Table:
-    return batch(100, [(100, 0)], [b"", buffer], codec=codec, **slots)
+    return flat(100, b"", buffer, codec=codec, **slots)
 
 
 def of(codec: int, stored: bytes) -> bytes:
@@ -63,7 +64,7 @@ ZSTD_FRAMES = [
     squeeze(ZSTD, PLAIN, level=-5),
 ]
 MIXED = batch(100, [(100, 0)] * 2, [b"", packed(LZ4, PLAIN), b"", i64(-1) + i32(*NUMBERS)], codec=LZ4)
-MASKED = batch(3, [(3, 1)], [packed(ZSTD, bits(1, 0, 1)), packed(ZSTD, i32(1, 2, 3))], codec=ZSTD)
+MASKED = flat(3, packed(ZSTD, bits(1, 0, 1)), packed(ZSTD, i32(1, 2, 3)), nulls=1, codec=ZSTD)
 V5_KEY = [("ARROW:experimental_compression", "zstd")]
 
 #: Number of the case, a stream, and the values of its first column.
@@ -71,7 +72,7 @@ READ = [
     *[("105", of(codec, packed(codec, PLAIN)), NUMBERS) for codec in (LZ4, ZSTD)],
     ("105", stream(WIDE, rows(None, packed(LZ4, PLAIN), compression=Table("BodyCompression"))), NUMBERS),
     *[
-        ("106", stream(TEXT, batch(2, [(2, 0)], [nothing, i64(-1) + i32(0, 0, 0), nothing], codec=codec)), ["", ""])
+        ("106", stream(TEXT, flat(2, nothing, i64(-1) + i32(0, 0, 0), nothing, codec=codec)), ["", ""])
         for codec in (LZ4, ZSTD)
         for nothing in (b"", i64(0))
     ],
@@ -79,7 +80,7 @@ READ = [
     *[("109", of(LZ4, packed(LZ4, PLAIN, **shape)), NUMBERS) for shape in LZ4_SHAPES],
     *[("110", of(ZSTD, SIZE + frame), NUMBERS) for frame in ZSTD_FRAMES],
     ("111", stream(schema(field("x", forge.INT32)), MASKED), [1, None, 3]),
-    ("112", stream(WIDE, message(batch(100, [(100, 0)], [b"", PLAIN]), metadata=V5_KEY)), NUMBERS),
+    ("112", stream(WIDE, message(flat(100, b"", PLAIN), metadata=V5_KEY)), NUMBERS),
     ("113", stream(schema(field("x", forge.INT64), field("y", forge.INT32)), MIXED), NUMBERS),
 ]
 
@@ -151,7 +152,7 @@ def test_106_raw_buffers_are_not_copied():
 @both
 @pytest.mark.parametrize("claim", [1 << 31, 1 << 45, 2**63 - 1])
 def test_108_claims_allocate_nothing(claim, codec):
-    text = batch(2, [(2, 0)], [b"", packed(codec, i32(0, 1, 2)), packed(codec, b"ab", claim)], codec=codec)
+    text = flat(2, b"", packed(codec, i32(0, 1, 2)), packed(codec, b"ab", claim), codec=codec)
     with at_most(256 << 20):
         refuse_at_every_level(of(codec, packed(codec, PLAIN, claim)), FormatError, "buffer 1")
         refuse_stream(stream(TEXT, text), FormatError, "buffer 2")
@@ -161,7 +162,7 @@ def test_108_claims_allocate_nothing(claim, codec):
 def test_108_honest_constant_columns_pass(codec):
     size = 50 << 20
     text = schema(field("s", Table("Binary")))
-    data = stream(text, batch(1, [(1, 0)], [b"", i64(-1) + i32(0, size), packed(codec, bytes(size))], codec=codec))
+    data = stream(text, flat(1, b"", i64(-1) + i32(0, size), packed(codec, bytes(size)), codec=codec))
     (found,) = ipc.open_stream(data)
     assert found.column(0)[0] == bytes(size)
 
@@ -184,7 +185,7 @@ def test_108_every_reference_to_a_shared_buffer_is_charged():
 
 
 def test_111_codecs_may_change_from_batch_to_batch():
-    raw = batch(100, [(100, 0)], [b"", PLAIN])
+    raw = flat(100, b"", PLAIN)
     parts = (WIDE, rows(ZSTD, packed(ZSTD, PLAIN)), raw, rows(LZ4, packed(LZ4, PLAIN)), raw)
     assert read_stream(stream(*parts)).values() == read_file(file(*parts)).values() == [[NUMBERS]] * 4
 
@@ -192,11 +193,9 @@ def test_111_codecs_may_change_from_batch_to_batch():
 @both
 def test_111_compressed_dictionaries(codec):
     coded = schema(field("d", forge.UTF8, dictionary=encoding(0, forge.INT8)))
-    words = dictionary(0, batch(2, [(2, 0)], [b"", packed(codec, i32(0, 1, 2)), packed(codec, b"ab")], codec=codec))
-    delta = dictionary(
-        0, batch(1, [(1, 0)], [b"", packed(codec, i32(0, 1)), packed(codec, b"c")], codec=codec), isDelta=True
-    )
-    data = stream(coded, words, delta, batch(3, [(3, 0)], [b"", packed(codec, i8(2, 1, 0))], codec=codec))
+    words = dictionary(0, flat(2, b"", packed(codec, i32(0, 1, 2)), packed(codec, b"ab"), codec=codec))
+    delta = dictionary(0, flat(1, b"", packed(codec, i32(0, 1)), packed(codec, b"c"), codec=codec), isDelta=True)
+    data = stream(coded, words, delta, flat(3, b"", packed(codec, i8(2, 1, 0)), codec=codec))
     assert column(data) == ["c", "b", "a"]
 
 

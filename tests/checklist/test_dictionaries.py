@@ -1,47 +1,23 @@
 """Format checklist 90-104: dictionary ids, order, deltas, replacements, nesting and indices."""
 
 import pytest
+from checklist.parts import CODED, LONG, coded, delta, encoded, firsts, flat, words
 from helpers import drive, forge
 from helpers.drive import read_file, read_stream, refuse_at_every_level, refuse_file, refuse_stream, refuse_values
-from helpers.forge import Table, batch, bits, dictionary, encoding, field, file, i8, i32, int_, schema, stream, view
+from helpers.forge import Table, batch, bits, dictionary, file, i8, i32, int_, schema, stream, view
 
 import arrowipc as ipc
 from arrowipc import FormatError, LimitError
 from arrowipc.events import DictionaryRead
 
-
-def encoded(
-    name: str = "d", kind: Table = forge.UTF8, *children: Table, id=7, index: Table | None = forge.INT8
-) -> Table:
-    """A field that is dictionary-encoded."""
-    return field(name, kind, *children, dictionary=encoding(id, index))
-
-
-CODED = schema(encoded())
-
-
-def words(*values: str, id: int = 7, delta: bool | None = None) -> Table:
-    return dictionary(id, forge.texts(*values), isDelta=delta)
-
-
-def coded(*indices: int, nulls: bytes = b"") -> Table:
-    count = len(indices) - sum(bin(byte).count("1") for byte in nulls) if nulls else 0
-    return batch(len(indices), [(len(indices), count)], [nulls, i8(*indices)])
-
-
-def flat(data: bytes, **options) -> list:
-    return [columns[0] for columns in read_stream(data, **options).values()]
-
-
-LONG = b"longer than twelve bytes"
 INNER = encoded("item", id=1)
 NESTED = schema(encoded("l", forge.LIST, INNER, id=2))
 VIEWS = schema(encoded("d", forge.UTF8_VIEW))
 PAIRS = schema(encoded("s", forge.STRUCT, encoded("x", id=1), encoded("y", id=1), id=2))
 WIDE = schema(encoded(index=forge.INT16))
-HOLES = dictionary(7, batch(3, [(3, 1)], [bits(1, 0, 1), i32(0, 1, 1, 2), b"aa"]))
-ONE_VIEW = dictionary(7, batch(1, [(1, 0)], [b"", view(LONG), LONG], variadic=[1]))
-TWO_VIEWS = batch(2, [(2, 0)], [b"", view(b"x") + view(LONG[1:], 0, 1), LONG], variadic=[1])
+HOLES = dictionary(7, flat(3, bits(1, 0, 1), i32(0, 1, 1, 2), b"aa", nulls=1))
+ONE_VIEW = dictionary(7, flat(1, b"", view(LONG), LONG, variadic=[1]))
+TWO_VIEWS = flat(2, b"", view(b"x") + view(LONG[1:], 0, 1), LONG, variadic=[1])
 
 
 def lists(*values: tuple[int, ...], delta: bool | None = None) -> Table:
@@ -57,14 +33,10 @@ def pairs(x: list[int], y: list[int], delta: bool | None = None) -> Table:
     return dictionary(2, batch(len(x), [(len(x), 0)] * 3, [b"", b"", i8(*x), b"", i8(*y)]), isDelta=delta)
 
 
-def delta(*values: str, id: int = 7) -> Table:
-    return words(*values, id=id, delta=True)
-
-
 #: Messages, and the values of the column in each batch.
 READ = {
     "090 the index type is int32 where it is absent": (
-        [schema(encoded(index=None)), words("a", "b"), batch(2, [(2, 0)], [b"", i32(1, 0)])],
+        [schema(encoded(index=None)), words("a", "b"), flat(2, b"", i32(1, 0))],
         [["b", "a"]],
     ),
     "093 nulls before the dictionary": ([CODED, coded(0, 0, nulls=b"\0"), words("a"), coded(0)], [[None, None], ["a"]]),
@@ -75,11 +47,7 @@ READ = {
         [["b"], ["c"], ["e", "a"]],
     ),
     "096 many deltas": (
-        [
-            WIDE,
-            words("w0"),
-            *(p for i in range(1, 100) for p in (delta(f"w{i}"), batch(1, [(1, 0)], [b"", forge.i16(i)]))),
-        ],
+        [WIDE, words("w0"), *(p for i in range(1, 100) for p in (delta(f"w{i}"), flat(1, b"", forge.i16(i))))],
         [[f"w{i}"] for i in range(1, 100)],
     ),
     "097 a delta after a replacement": (
@@ -117,7 +85,7 @@ READ = {
             [
                 schema(encoded(index=int_(width, False))),
                 words(*(f"{i:03}" for i in range(top + 1))),
-                batch(2, [(2, 0)], [b"", stored + bytes(len(stored))]),
+                flat(2, b"", stored + bytes(len(stored))),
             ],
             [[f"{top:03}", "000"]],
         )
@@ -135,7 +103,7 @@ def test_is_read(name):
     parts, expected = READ[name]
     data = stream(*parts)
     for level in drive.LEVELS:
-        assert flat(data, validate=level) == expected
+        assert firsts(read_stream(data, validate=level)) == expected
     for rows in read_stream(data).batches:
         drive.export_to_pyarrow(rows)
     if "replacement" not in name:  # which no file may hold
@@ -224,24 +192,24 @@ def test_102_index_must_suit_the_dictionary_of_its_batch():
 def test_102_nested_indices_must_suit_the_inner_dictionary_as_it_stands():
     refuse_values(stream(NESTED, words("a", id=1), lists((1,)), coded(0)), "index", "1")
     parts = (NESTED, words("a", "b", id=1), lists((1,)), lists((0,), delta=True))
-    assert flat(stream(*parts, coded(0, 1))) == [[["b"], ["a"]]]
+    assert firsts(read_stream(stream(*parts, coded(0, 1)))) == [[["b"], ["a"]]]
     refuse_values(stream(*parts, words("x", id=1), coded(1)), "index", "1")
 
 
 def test_104_broken_dictionary_values():
     for end, said in ((9, "offset"), (1, "UTF-8")):
-        broken = dictionary(7, batch(1, [(1, 0)], [b"", i32(0, end), b"\xff"]))
+        broken = dictionary(7, flat(1, b"", i32(0, end), b"\xff"))
         refuse_values(stream(CODED, broken, coded(0)), said)
 
 
 def test_dictionary_bytes_are_limited():
     large = words("x" * 5000)
     data = stream(CODED, large, *[delta("y" * 5000)] * 10, coded(10))
-    assert flat(data) == [["y" * 5000]]
+    assert firsts(read_stream(data)) == [["y" * 5000]]
     limits = ipc.Limits(dictionary_bytes=20_000)
     refuse_stream(data, LimitError, "dictionary", limits=limits)
     # Those that were replaced do not count.
-    assert len(flat(stream(CODED, *[large, coded(0)] * 10), limits=limits)) == 10
+    assert len(firsts(read_stream(stream(CODED, *[large, coded(0)] * 10), limits=limits))) == 10
 
 
 def test_dictionary_events():

@@ -5,6 +5,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
+from checklist.parts import flat
 from helpers import drive, forge
 from helpers.arrays import CASES, parts_of, read_array
 from helpers.drive import column, read_file, read_stream, refuse_at_every_level, refuse_stream
@@ -93,20 +94,20 @@ def test_116_compression_comes_before_swapping():
 
     root = schema(field("x", forge.INT32), endianness=BIG)
     raw = be("i", *range(1000))
-    rows = batch(1000, [(1000, 0)], [b"", i64(len(raw)) + zstandard.compress(raw)], codec=1)
+    rows = flat(1000, b"", i64(len(raw)) + zstandard.compress(raw), codec=1)
     assert column(stream(root, rows)) == list(range(1000))
-    stored = batch(3, [(3, 0)], [b"", i64(-1) + be("i", 1, 2, 3)], codec=1)
+    stored = flat(3, b"", i64(-1) + be("i", 1, 2, 3), codec=1)
     assert column(stream(root, stored)) == [1, 2, 3]
 
 
 CODED = schema(field("d", forge.INT32, dictionary=encoding(0, forge.INT16)), endianness=BIG)
-WORDS = dictionary(0, batch(2, [(2, 0)], [b"", be("i", 5, 6)]))
-CODES = batch(2, [(2, 0)], [b"", be("h", 1, 0)])
+WORDS = dictionary(0, flat(2, b"", be("i", 5, 6)))
+CODES = flat(2, b"", be("h", 1, 0))
 
 
 def test_116_dictionaries_are_swapped_once():
-    delta = dictionary(0, batch(1, [(1, 0)], [b"", be("i", 7)]), isDelta=True)
-    data = (CODED, WORDS, CODES, CODES, delta, batch(1, [(1, 0)], [b"", be("h", 2)]), CODES)
+    delta = dictionary(0, flat(1, b"", be("i", 7)), isDelta=True)
+    data = (CODED, WORDS, CODES, CODES, delta, flat(1, b"", be("h", 2)), CODES)
     expected = [[[6, 5]], [[6, 5]], [[7]], [[6, 5]]]
     assert read_stream(stream(*data)).values() == read_file(file(*data)).values() == expected
 
@@ -136,6 +137,6 @@ def test_117_unknown_endianness(value):
 
 def test_117_damage_is_found_after_swapping():
     root = schema(field("x", forge.UTF8), endianness=BIG)
-    refuse_stream(stream(root, batch(2, [(2, 0)], [b"", be("i", 0, 2, 1), b"ab"])), FormatError, "offset")
-    little = batch(2, [(2, 0)], [b"", struct.pack("<3i", 0, 1, 2), b"ab"])
+    refuse_stream(stream(root, flat(2, b"", be("i", 0, 2, 1), b"ab")), FormatError, "offset")
+    little = flat(2, b"", struct.pack("<3i", 0, 1, 2), b"ab")
     refuse_stream(stream(root, little), FormatError, "offset")

@@ -1,34 +1,21 @@
 """Format checklist 42-60: magic, footer, blocks, and dictionaries of files."""
 
 import pytest
+from checklist.parts import CODED, ONE, ROWS, coded, delta, firsts, flat, words
 from helpers import drive, forge
 from helpers.drive import read_file, read_stream, refuse_file
-from helpers.forge import Table, batch, dictionary, encoding, field, file, flatbuffer, i8, i32, message, schema, stream
+from helpers.forge import Table, field, file, flatbuffer, i8, i32, message, schema, stream
 
 import arrowipc as ipc
 from arrowipc import FormatError
 
-ONE = schema(field("x", forge.INT32))
-ROWS = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
-MORE = batch(2, [(2, 0)], [b"", i32(8, 9)])
-LAST = batch(1, [(1, 0)], [b"", i32(-1)])
-CODED = schema(field("d", forge.UTF8, dictionary=encoding(7, forge.INT8)))
-WORDS = dictionary(7, forge.texts("a", "b"))
-DELTA = dictionary(7, forge.texts("c"), isDelta=True)
-
-
-def coded(*indices: int) -> Table:
-    return batch(len(indices), [(len(indices), 0)], [b"", i8(*indices)])
-
-
-def flat(data: bytes, **options) -> list:
-    """The values of the first column, batch by batch."""
-    return [columns[0] for columns in read_file(data, **options).values()]
+MORE = flat(2, b"", i32(8, 9))
+LAST = flat(1, b"", i32(-1))
+WORDS, DELTA = words("a", "b"), delta("c")
 
 
 BARE = flatbuffer(ONE)
-ANOTHER_DELTA = dictionary(7, forge.texts("d"), isDelta=True)
-DELTAS = (CODED, ANOTHER_DELTA, WORDS, DELTA, coded(2, 3))
+DELTAS = (CODED, delta("d"), WORDS, DELTA, coded(2, 3))
 BOTH_BATCHES = [[1, 2, 3], [8, 9]]
 
 #: Number of the case, a file, and the values of the first column of each of its batches.
@@ -43,7 +30,7 @@ READ = [
         ("046", file(ONE, ROWS, version=messages, footer_version=footer), [[1, 2, 3]])
         for messages, footer in ((forge.V4, forge.V5), (forge.V5, forge.V4), (forge.V4, forge.V4))
     ],
-    ("049", file(CODED, batch(2, [(2, 2)], [b"\0", i8(0, 0)])), [[None, None]]),
+    ("049", file(CODED, flat(2, b"\0", i8(0, 0), nulls=2)), [[None, None]]),
     *[("051", file(ONE, ROWS, MORE, prefix=prefix), BOTH_BATCHES) for prefix in ("modern", "legacy")],
     ("054", file(CODED, coded(1, 0), WORDS), [["b", "a"]]),
     ("054", file(CODED, coded(1, 2), WORDS, coded(0), DELTA), [["b", "c"], ["a"]]),
@@ -54,7 +41,7 @@ READ = [
 
 @drive.rows_of(READ)
 def test_is_read(row):
-    assert flat(row[1]) == row[2]
+    assert firsts(read_file(row[1])) == row[2]
 
 
 def with_blocks(*parts: Table, blocks=None, dictionaries=None) -> bytes:
@@ -108,7 +95,7 @@ def test_044_the_embedded_stream_reads_as_a_stream():
 def test_047_the_footer_schema_wins():
     data = file(ONE, ROWS, footer_schema=schema(field("other", forge.INT32)))
     assert read_file(data).schema.names == ["other"]
-    assert flat(data) == [[1, 2, 3]]
+    assert firsts(read_file(data)) == [[1, 2, 3]]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +109,7 @@ def test_047_the_footer_schema_wins():
 )
 def test_048_blocks_are_honoured_as_listed(order, expected):
     data = file(ONE, ROWS, MORE, LAST, blocks=lambda true: [true[i] for i in order])
-    assert flat(data) == expected
+    assert firsts(read_file(data)) == expected
     words = "overlap" if len(set(order)) < len(order) else "order" if order == [2, 1, 0] else "not listed"
     refuse_file(data, FormatError, words, validate="strict")
 
@@ -142,7 +129,7 @@ def test_048_overlapping_blocks_at_strict():
     outer = message(ROWS, body=ROWS.body + bytes(-len(ROWS.body) % 8) + inner)
     blocks = lambda b: [*b, (b[0][0] + outer.meta_length + 16, inner.meta_length, inner.body_length)]  # noqa: E731
     data = file(ONE, outer, blocks=blocks)
-    assert flat(data) == [[1, 2, 3], [8, 9]]
+    assert firsts(read_file(data)) == [[1, 2, 3], [8, 9]]
     refuse_file(data, FormatError, "block", "overlap", validate="strict")
 
 
@@ -151,7 +138,7 @@ def test_048_overlapping_blocks_at_strict():
 @pytest.mark.parametrize("root", [ONE, CODED])
 def test_049_files_without_batches(root, empty, level):
     data = file(root, blocks=empty, dictionary_blocks=empty)
-    assert flat(data, validate=level) == []
+    assert firsts(read_file(data, validate=level)) == []
     with ipc.open_file(data) as reader:
         assert (reader.num_record_batches, reader.count_rows()) == (0, 0)
         assert reader.read_all().num_rows == 0

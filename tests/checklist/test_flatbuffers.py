@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from checklist.parts import ONE, ROWS, flat
 from helpers import drive, forge, mutate
 from helpers.drive import column, read_stream, refuse_at_every_level, refuse_file, refuse_stream
 from helpers.forge import Table, batch, dictionary, field, file, i8, i32, locate, message, patch, read, schema, stream
@@ -10,8 +11,6 @@ from helpers.forge import Table, batch, dictionary, field, file, i8, i32, locate
 import arrowipc as ipc
 from arrowipc import ArrowIpcError, FormatError, LimitError, UnsupportedError
 
-ONE = schema(field("x", forge.INT32))
-ROWS = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
 FULL = schema(
     field("name", forge.UTF8, metadata=[("key", "value")], dictionary=forge.encoding(1, forge.INT8, isOrdered=False)),
     field("list", forge.LIST, field("item", Table("Timestamp", unit=2, timezone="UTC"))),
@@ -123,11 +122,11 @@ def of(kind: Table | None, **slots) -> bytes:
 
 
 def compressed(**slots) -> bytes:
-    return stream(ONE, batch(3, [(3, 0)], [b"", i32(1, 2, 3)], compression=Table("BodyCompression", **slots)))
+    return stream(ONE, flat(3, b"", i32(1, 2, 3), compression=Table("BodyCompression", **slots)))
 
 
 def counted(path: str, count: int) -> bytes:
-    return stream(ONE, patch(message(batch(3, [(3, 0)], [b"", i32(1, 2, 3)], variadic=[])), path, count))
+    return stream(ONE, patch(message(flat(3, b"", i32(1, 2, 3), variadic=[])), path, count))
 
 
 LARGE_PAIR = Table("KeyValue", key="k", value=b"v" * 50_000)

@@ -5,6 +5,7 @@ import itertools
 import struct
 
 import pytest
+from checklist.parts import ONE, ROWS, flat
 from helpers import drive, forge
 from helpers.drive import read_stream, refuse_at_every_level, refuse_stream
 from helpers.forge import Table, batch, bits, dictionary, encoding, field, file, i8, i32, message, patch, schema, stream
@@ -14,8 +15,6 @@ import arrowipc as ipc
 from arrowipc import ArrowIpcError, FormatError, LimitError, TruncatedError, UnsupportedError
 from arrowipc.events import EndOfStream, SchemaRead
 
-ONE = schema(field("x", forge.INT32))
-ROWS = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
 VALUES = [1, 2, 3]
 SPARSE = schema(field("u", Table("Union", mode=0, typeIds=[4, 7]), field("a", forge.INT32), field("b", forge.INT32)))
 SPARSE_V4 = batch(2, [(2, 0)] * 3, [bits(1, 1), i8(7, 4), b"", i32(1, 2), b"", i32(8, 9)])
@@ -178,7 +177,7 @@ PAIRS = ((b"k", b"1"), (b"other", b"\xff\x00"), (b"k", b"2"), (b"", b""))
 def test_018_message_metadata_on_every_kind():
     coded = schema(field("d", forge.UTF8, dictionary=encoding(0)), metadata=PAIRS)
     words = dictionary(0, forge.texts("a"))
-    rows = batch(1, [(1, 0)], [b"", i32(0)])
+    rows = flat(1, b"", i32(0))
     data = stream(*(message(part, metadata=PAIRS) for part in (coded, words, rows)), message(rows))
     assert [m.custom_metadata.pairs for m in ipc.MessageReader(data)] == [PAIRS] * 3 + [()]
     with ipc.open_stream(data) as reader:

@@ -8,16 +8,16 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
+from checklist.parts import LONG, ONE, flat, of
 from helpers import drive, forge, golden
 from helpers.arrays import pyarrow_bytes
-from helpers.drive import ShortReads, read_file, read_stream
+from helpers.drive import read_file, read_stream
 from helpers.forge import Table, batch, bits, dictionary, encoding, field, file, i8, i32, message, schema, stream, view
 from helpers.memory import Guarded
 
 import arrowipc as ipc
 from arrowipc import FormatError, UsageError
 
-LONG = b"longer than twelve bytes"
 EVERYTHING = schema(
     field("n", forge.NULL),
     field("v", forge.UTF8_VIEW),
@@ -112,7 +112,7 @@ ROWS = batch(1, [(1, 0)] * 2, [b"", i8(0), b"", i32(5)])
 
 
 def test_119_dictionaries_of_skipped_columns_are_not_needed():
-    broken = dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 99), b"a"]))
+    broken = dictionary(0, flat(1, b"", i32(0, 99), b"a"))
     delta = dictionary(0, forge.texts("b"), isDelta=True)
     for parts in ((ROWS,), (broken, ROWS), (broken, delta, ROWS)):
         assert read_stream(stream(CODED, *parts), columns=["i"]).values() == [[[5]]]
@@ -166,19 +166,13 @@ def test_121_counting_rows_reads_no_body():
     assert source.count < 200_000
 
 
-ONE = schema(field("x", forge.INT32))
-THREE = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
+THREE = flat(3, b"", i32(1, 2, 3))
 STREAM = stream(ONE, THREE, message(THREE), THREE)
 
 
 def values_of(source) -> list:
     with ipc.open_stream(source) as reader:
         return [rows.column(0).to_pylist() for rows in reader]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 64])
-def test_122_short_reads(size):
-    assert values_of(ShortReads(STREAM, itertools.repeat(size))) == [[1, 2, 3]] * 3
 
 
 def test_122_a_batch_is_given_before_the_next_one_arrives():
@@ -250,8 +244,8 @@ def test_122_nothing_behind_a_torn_input_is_read():
 
 
 def test_122_nothing_behind_a_body_without_padding_is_read():
-    root = schema(field("x", forge.UTF8))
-    text = batch(1, [(1, 0)], [b"", i32(0, 3), b"abc"])
+    root = of(forge.UTF8)
+    text = flat(1, b"", i32(0, 3), b"abc")
     bare = message(text, body=i32(0, 3) + b"abc")
     use_all(ipc.open_stream, stream(root, bare, eos=b""))
     use_all(ipc.open_stream, stream(ONE, message(THREE, body=i32(1, 2, 3)), eos=b""))

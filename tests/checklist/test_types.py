@@ -4,6 +4,7 @@ import datetime as dt
 from decimal import Decimal
 
 import pytest
+from checklist.parts import flat, of
 from helpers import drive, forge
 from helpers.drive import column, read_stream, refuse_at_every_level, refuse_stream
 from helpers.forge import Table, batch, bits, dictionary, encoding, field, i32, i64, int_, schema, stream
@@ -14,7 +15,7 @@ from arrowipc import FormatError, UnsupportedError, types
 
 def type_of(kind: Table, *children: Table):
     """What arrowipc reads for a field of this type."""
-    return ipc.open_stream(stream(schema(field("x", kind, *children)))).schema.field(0).type
+    return ipc.open_stream(stream(of(kind, *children))).schema.field(0).type
 
 
 def decimal(width: int, precision: int = 5, scale: int = 2) -> Table:
@@ -107,7 +108,7 @@ def test_031_decimal_precision_fits_the_width(width):
 @pytest.mark.parametrize(("scale", "value"), [(0, "7"), (2, "0.07"), (-3, "7E+3"), (12, "7E-12")])
 def test_031_decimal_scale_may_be_anything(scale, value):
     kind = Table("Decimal", precision=5, scale=scale, bitWidth=64)
-    assert column(stream(schema(field("x", kind)), batch(1, [(1, 0)], [b"", i64(7)]))) == [Decimal(value)]
+    assert column(stream(of(kind), flat(1, b"", i64(7)))) == [Decimal(value)]
 
 
 def test_032_absent_parameters_take_their_defaults():
@@ -150,7 +151,7 @@ def test_036_union_type_ids(mode):
 
 def in_zone(zone: str | None) -> bytes:
     kind = Table("Timestamp", unit=0, timezone=zone)
-    return stream(schema(field("t", kind)), batch(1, [(1, 0)], [b"", i64(86400)]))
+    return stream(schema(field("t", kind)), flat(1, b"", i64(86400)))
 
 
 @pytest.mark.parametrize("zone", [None, ""])
@@ -232,7 +233,7 @@ NAME, PARAMETERS = b"ARROW:extension:name", b"ARROW:extension:metadata"
     ],
 )
 def test_041_extensions_are_storage_and_metadata(marks):
-    rows = batch(3, [(3, 0)], [b"", i32(1, 2, 3)])
+    rows = flat(3, b"", i32(1, 2, 3))
     reading = read_stream(stream(schema(field("x", forge.INT32, metadata=marks.items())), rows))
     assert reading.schema.field(0).metadata.pairs == tuple(marks.items())
     assert reading.schema.field(0).type == types.Int(32, True)
@@ -242,7 +243,7 @@ def test_041_extensions_are_storage_and_metadata(marks):
 def test_041_extension_wraps_the_dictionary():
     pairs = ((NAME, b"a.b"),)
     coded = schema(field("d", forge.UTF8, dictionary=encoding(0, forge.INT64, isOrdered=True), metadata=pairs))
-    data = stream(coded, dictionary(0, forge.texts("a")), batch(1, [(1, 0)], [b"", i64(0)]))
+    data = stream(coded, dictionary(0, forge.texts("a")), flat(1, b"", i64(0)))
     found = read_stream(data).schema.field(0)
     assert found.metadata.pairs == pairs
     assert found.type == types.Dictionary(types.Int(64, True), types.Utf8(), True)
