@@ -155,8 +155,8 @@ def fixed_with(metadata: str | bytes, name: str = FIXED_SHAPE) -> ipc.Array:
 
 
 PARAMETERS = """
-    "shape":3 | "shape":[] | "shape":[3,"4"] | "shape":[-3,-4] | "shape":[3.0,4] | "shape":[[3],4] | "shape":[true,12] | "shape":null
-    "shape":[4294967296,4294967296] | "shape":[2,4] | "shape":[3,4],"permutation":[0]
+    "shape":3 | "shape":[] | "shape":[3,"4"] | "shape":[-3,-4] | "shape":[3.0,4] | "shape":[[3],4] | "shape":[true,12]
+    "shape":null | "shape":[4294967296,4294967296] | "shape":[2,4] | "shape":[3,4],"permutation":[0]
     "shape":[3,4],"permutation":[0,5] | "shape":[3,4],"permutation":[0,0] | "permutation":[0,0]
     "shape":[3,4],"dim_names":["a"] | "shape":[3,4],"dim_names":[1,2] | "dim_names":["a"]
     "uniform_shape":"a" | "uniform_shape":[-1,2] | "uniform_shape":[null,2]
