@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import pages
+from helpers import pages, terminal
 
 import arrowipc
 import arrowipc.dissociated
@@ -41,17 +41,18 @@ def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", with_blocks("console"), ids=pages.name_of)
-def test_commands_run(page, tmp_path):
+def test_commands_run(page, tmp_path, monkeypatch):
     pytest.importorskip("click")
     pytest.importorskip("rich")
+    monkeypatch.chdir(tmp_path)
     pages.lay_files(tmp_path)
     for block in pages.blocks(page, "console"):
         for line in re.findall(r"^\$ ([^\n#]*)", block.code, re.MULTILINE):
             if block.skip is None and not line.startswith(("pip install", "export ")):
                 program, *words = shlex.split(line)
-                command = [sys.executable, *{"python": [], "arrowipc": ["-m", "arrowipc"]}[program], *words]
-                done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-                assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+                assert program == "arrowipc"
+                done = terminal.run(*words)
+                assert done.code == 0, f"{line}\n{done}"
 
 
 def test_the_reference_has_every_public_name():

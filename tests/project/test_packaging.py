@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from helpers.arrays import ipc_bytes
 from helpers.processes import printed, run_python
 
 import arrowipc
@@ -130,10 +131,7 @@ def test_version_is_stated_once_more_and_equal() -> None:
 def test_a_first_batch_loads_nothing_that_it_does_not_need() -> None:
     # typing alone takes longer than all of ours, `collections` a seventh of it.
     read = "import sys, arrowipc as ipc; ipc.open(bytes.fromhex({data!r})).read_all().to_pydict(); print(*sys.modules)"
-    data = python(
-        "import arrowipc as ipc\nwith ipc.new_stream(sink := bytearray()) as out: out.write({'x': [1], 's': ['a']})\n"
-        "print(sink.hex())"
-    )
+    data = ipc_bytes({"x": [1], "s": ["a"]}).hex()
     loaded = python(read.format(data=data)).split()
     assert {"typing", "re", "dataclasses", "collections", "importlib", "arrowipc.sources.remote"}.isdisjoint(loaded)
     optional = {"numpy", "pyarrow", "pandas", "polars", "pyspark", "zstandard", "backports", "lz4", "fsspec", "rich"}
