@@ -32,18 +32,8 @@ def views(*items: bytes, data: tuple[bytes, ...] = (LONG,), variadic: list[int] 
 
 
 ENTRIES = field("entries", forge.STRUCT, field("key", forge.INT32, nullable=False), B, nullable=False)
-BAD_VIEWS = {
-    "negative length": view(b"abc", length=-1),
-    "buffer index out of range": view(LONG, 1),
-    "negative buffer index": view(LONG, -1),
-    "offset out of range": view(LONG, 0, 1),
-    "negative offset": view(LONG, 0, -1),
-    "offset far away": view(LONG, 0, 2**31 - 1),
-    "length past the buffer": view(LONG, 0, 0, length=2**31 - 1),
-    "prefix differs": view(LONG, 0, 0, prefix=b"shor"),
-    "not UTF-8 inline": view(b"a\xff"),
-}
-
+BAD_VIEWS = [view(b"abc", length=-1), view(LONG, 0, 0, length=2**31 - 1), view(LONG, 0, 0, prefix=b"shor")]
+BAD_VIEWS += [view(LONG, buffer) for buffer in (1, -1)] + [view(LONG, 0, offset) for offset in (1, -1, 2**31 - 1)]
 EXTENTS = [(-8, 12), (0, -1), (0, 20), (8, 12), (24, 12), (1 << 40, 12), (2**63 - 8, 12), (8, 2**63 - 8)]
 EXTENTS += [(2**62, 2**62), (-(2**63), -(2**63))]
 CUT = "é".encode() * 10
@@ -250,11 +240,8 @@ def test_is_refused(row):
     refuse_at_every_level(*row[1:])
 
 
-OUT_OF_RANGE = [(-1, 1), (0, -1), (0, 5), (4, 1), (5, 0), (2**31 - 1, 1), (1, 2**31 - 1)]
-BAD_OFFSETS = [(-1, 1, 2), (0, 2, 1), (0, 1, 4), (0, -1, 2), (0, 1, 2**31 - 1), (3, 2, 1), (0, 5, 2)]
-FAR_OFFSETS = [(0, 1 << 40, 2), (0, 1, 1 << 62), (-(2**63), 1, 2)]
-
-#: Number of the case, a stream whose values break a rule, and words of the FormatError at "full" and "strict".
+#: Number of the case, a stream whose values break a rule, and words of the FormatError at "full" and "strict": that all
+#: readers say so. What breaks each rule, and what does not, is said by the laws of tests/decode/test_validate.py.
 REFUSED_VALUES = [
     *[
         (
@@ -264,37 +251,18 @@ REFUSED_VALUES = [
         )
         for e, v in ((2, 1), (1, 2))
     ],
-    *[("072", text(forge.UTF8, i32(*offsets), b"abc"), "offset") for offsets in BAD_OFFSETS],
-    *[("072", text(forge.LARGE_UTF8, i64(*offsets), b"abc"), "offset") for offsets in BAD_OFFSETS + FAR_OFFSETS],
-    *[("072", lists(forge.LIST, i32(*offsets), items=i32(7, 8, 9)), "offset") for offsets in BAD_OFFSETS],
-    ("072", text(forge.UTF8, i32(0, 1, 2), b"a\xff"), "UTF-8"),
+    ("072", text(forge.UTF8, i32(0, 2, 1), b"abc"), "offset"),
+    ("072", text(forge.LARGE_UTF8, i64(0, 1 << 40, 2), b"abc"), "offset"),
+    ("072", lists(forge.LIST, i32(-1, 1, 2**31 - 1), items=i32(7, 8, 9)), "offset"),
     ("072", text(forge.UTF8, i32(0, 1, 2), "é".encode()), "UTF-8"),
-    *[
-        ("080", stream(VIEWS, views(bad)), "UTF-8" if "UTF-8" in n else "view|prefix|row")
-        for n, bad in BAD_VIEWS.items()
-    ],
-    *[("080", stream(VIEWS, views(view(b"ok"), bad, view(LONG))), "1") for bad in BAD_VIEWS.values()],
-    ("080", stream(VIEWS, views(view(LONG[:-1] + b"\xff"), data=(LONG[:-1] + b"\xff",))), "UTF-8"),
+    *[("080", stream(VIEWS, views(view(b"ok"), bad, view(LONG))), "view|prefix|row", "1") for bad in BAD_VIEWS],
+    ("080", stream(VIEWS, views(view(b"ok"), view(b"a\xff"))), "UTF-8", "1"),
     ("080", stream(VIEWS, views(view(CUT[1:16], 0, 1), data=(CUT,))), "UTF-8"),
-    *[
-        (
-            "082",
-            lists(forge.LIST_VIEW, i32(0, offset), i32(1, size), items=i32(5, 6, 7, 8), validity=validity),
-            "offset|size|range",
-        )
-        for offset, size in OUT_OF_RANGE
-        for validity in (b"", bits(1, 0))
-    ],
-    *[("083", union(1, i8(3, 9), i32(0, offset)), "offset") for offset in (-1, 2, 2**31 - 1, -(2**31))],
-    *[
-        ("084", union(mode, i8(3, code), *[i32(0, 0)] * mode), "type|code|id", str(code))
-        for mode in (0, 1)
-        for code in (0, 4, -1, 127, -128)
-    ],
-    *[
-        ("085", runs(forge.INT32, i32(*ends), 2, 5, i32(7, 8)), "run")
-        for ends in ((0, 5), (-1, 5), (5, 5), (5, 2), (2, 4), (2, -5))
-    ],
+    ("082", lists(forge.LIST_VIEW, i32(0, 2**31 - 1), i32(1, 1), items=i32(5, 6)), "offset|size|range"),
+    ("082", lists(forge.LIST_VIEW, i32(0, 2), i32(1, -1), items=i32(5, 6), validity=bits(1, 0)), "offset|size|range"),
+    ("083", union(1, i8(3, 9), i32(0, -(2**31))), "offset"),
+    *[("084", union(mode, i8(3, -1), *[i32(0, 0)] * mode), "type|code|id", "-1") for mode in (0, 1)],
+    ("085", runs(forge.INT32, i32(5, 2), 2, 5, i32(7, 8)), "run"),
     ("085", runs(forge.INT32, b"", 0, 5, b""), "run"),
     ("085", runs(forge.INT32, i32(5), 1, 5, i32(7), nulls=2), "null"),
     (

