@@ -189,12 +189,6 @@ def test_018_message_metadata_on_every_kind():
         assert not second.custom_metadata
 
 
-def test_019_metadata_values_are_any_bytes():
-    pairs = ((b"binary", bytes(range(256))),)
-    found = read_stream(stream(schema(field("x", forge.INT32, metadata=pairs), metadata=pairs), ROWS)).schema
-    assert found.metadata.pairs == pairs == found.field(0).metadata.pairs
-
-
 def test_020_nul_in_a_name_is_kept_and_not_exported():
     below = field("s", forge.STRUCT, field("fi\0ne", forge.INT32))
     zoned = field("t", Table("Timestamp", timezone="UTC\0x"))

@@ -189,17 +189,6 @@ def test_122_a_batch_is_given_before_the_next_one_arrives():
             reader.read_next_batch()
 
 
-def test_122_data_outlives_its_reader_and_its_source(tmp_path):
-    path, kept = tmp_path / "x.arrow", []
-    path.write_bytes(file(ONE, THREE))
-    with path.open("rb") as source:
-        for each, options in ((source, {}), (path, {}), (path, {"memory_map": False})):
-            with ipc.open_file(each, **options) as reader:
-                kept.append(reader[0])
-    path.unlink()
-    assert [rows.to_pydict() for rows in kept] == [{"x": [1, 2, 3]}] * 3
-
-
 def test_122_closed_readers_and_sources():
     reader = ipc.open_stream(STREAM)
     reader.close()

@@ -88,21 +88,9 @@ def test_is_refused(row):
     refuse_at_every_level(data, FormatError, "the field", *said.split())
 
 
-@pytest.mark.parametrize("signed", [True, False])
-@pytest.mark.parametrize("bits_", [8, 16, 32, 64])
-def test_030_int_widths(bits_, signed):
-    assert type_of(int_(bits_, signed)) == types.Int(bits_, signed)
-
-
 def test_030_integers_of_128_bits_are_those_of_polars():
     data = stream(schema(field("the field", int_(128))))
     refuse_at_every_level(data, UnsupportedError, "the field", "128 bits", "polars")
-
-
-@pytest.mark.parametrize("width", PRECISIONS)
-def test_031_decimal_precision_fits_the_width(width):
-    for precision in (1, PRECISIONS[width]):
-        assert type_of(decimal(width, precision, 0)) == types.Decimal(precision, 0, width)
 
 
 @pytest.mark.parametrize(("scale", "value"), [(0, "7"), (2, "0.07"), (-3, "7E+3"), (12, "7E-12")])

@@ -149,15 +149,6 @@ def test_no_private_name_crosses_a_module():
     assert not crossing
 
 
-def test_readers_keep_their_private_attributes_to_themselves():
-    """What other modules need has a name without underscore; it is listed in the class."""
-    own = [PACKAGE / "reader.py", PACKAGE / "stream_readers.py"]
-    private = "|".join(sorted({name for path in own for name in re.findall(r"\bself\._(\w+)", path.read_text())}))
-    taken = re.compile(rf"^.*(?<!self)\b\w*reader\._(?:{private})\b.*$", re.MULTILINE)
-    found = {path.name: taken.findall(path.read_text()) for path in sources() if path not in own}
-    assert not {name: lines for name, lines in found.items() if lines}
-
-
 def test_no_folder_is_too_full():
     assert {
         str(folder): count
