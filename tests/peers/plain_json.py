@@ -10,6 +10,7 @@ import struct
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Plain = Any  # what json.loads returns
 
@@ -125,25 +126,15 @@ def values(array: pa.Array) -> list[Plain]:
     if isinstance(kind, pa.BaseExtensionType):
         return values(array.storage)
     if pa.types.is_dictionary(kind):
-        words = values(array.dictionary)
-        return [None if i is None else words[i] for i in array.indices.to_pylist()]
+        return values(array.dictionary_decode())
     if pa.types.is_run_end_encoded(kind):
-        return _expanded(array)
+        return values(pc.run_end_decode(array))
     if pa.types.is_union(kind):
         return _chosen(array)
     if pa.types.is_null(kind):
         return [None] * len(array)
     valid = array.is_valid().to_pylist()
     return [item if ok else None for ok, item in zip(valid, _stored(array, kind), strict=True)]
-
-
-def _expanded(array: pa.Array) -> list[Plain]:
-    found, start = values(array.values), 0
-    rows: list[Plain] = []
-    for end, value in zip(array.run_ends.to_pylist(), found, strict=True):
-        rows += itertools.repeat(value, end - start)
-        start = end
-    return rows[array.offset : array.offset + len(array)]
 
 
 def _chosen(array: pa.Array) -> list[Plain]:
