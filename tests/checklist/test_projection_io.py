@@ -145,34 +145,23 @@ class WideFile(io.BytesIO):
         self.count += count
         return count
 
-    def read(self, size=-1) -> bytes:
-        data = super().read(size)
-        self.count += len(data)
-        return data
-
 
 def test_120_only_the_needed_ranges_are_read():
     source = WideFile()
     with ipc.open_file(source, columns=["c7"]) as reader:
         (rows,) = reader
         assert rows.column(0).to_pylist() == [7] * MANY
-    assert source.count < 4 * MANY + 600_000
+    assert 4 * MANY < source.count < 4 * MANY + 600_000
 
 
 def test_121_counting_rows_reads_no_body():
     source = WideFile()
     with ipc.open_file(source) as reader:
         assert reader.count_rows() == MANY
-    assert source.count < 200_000
+    assert 0 < source.count < 200_000
 
 
 THREE = flat(3, b"", i32(1, 2, 3))
-STREAM = stream(ONE, THREE, message(THREE), THREE)
-
-
-def values_of(source) -> list:
-    with ipc.open_stream(source) as reader:
-        return [rows.column(0).to_pylist() for rows in reader]
 
 
 def test_122_a_batch_is_given_before_the_next_one_arrives():
@@ -190,15 +179,16 @@ def test_122_a_batch_is_given_before_the_next_one_arrives():
 
 
 def test_122_closed_readers_and_sources():
-    reader = ipc.open_stream(STREAM)
+    data = stream(ONE, THREE)
+    reader = ipc.open_stream(data)
     reader.close()
     with pytest.raises(UsageError):
         reader.read_next_batch()
     reader.close()
-    source = io.BytesIO(STREAM)
+    source = io.BytesIO(data)
     source.close()
     with pytest.raises(UsageError, match="file object is closed"):
-        values_of(source)
+        ipc.open_stream(source)
 
 
 @pytest.mark.parametrize("opener", [ipc.open_stream, ipc.open_file, ipc.open])
