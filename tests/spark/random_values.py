@@ -1,13 +1,19 @@
-"""Random types of Arrow that Spark reads, what it reads them as, and values that both have."""
+"""Random types of Arrow that Spark reads, what it reads them as, values that both have, and conditions on them."""
 
 import datetime as dt
 import random
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Column, functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-WORDS = ("", "a", "b", "é€𝄞", "longer than the twelve bytes of a view", "%_", "a\0b")
+LONG = "longer than the twelve bytes of a view, and than the 64 that bounds have in statistics"
+WORDS = ("", "a", "ab", "b", "é€𝄞", "%_", "a\0b", "\uffff", "\U0010ffff" * 20, LONG, LONG + "a", LONG + "c")
+FLOATS = (0.0, -0.0, 1.5, -2.25, float("inf"), float("-inf"), float("nan"))
+BYTES = (*(word.encode() for word in WORDS), b"\0", b"\xff\xff", b"\xff" * 70)
 
 #: Types of Arrow, and the type that Parquet gets in their place: what Spark reads them as.
 LEAVES: dict[pa.DataType, pa.DataType] = {
@@ -67,7 +73,7 @@ def leaf(kind: pa.DataType, dice: random.Random) -> Any:
     if pa.types.is_boolean(kind):
         return dice.random() < 0.5
     if pa.types.is_floating(kind):
-        return dice.choice([0.0, 1.5, -2.25, float("inf"), float("nan"), dice.randint(-99, 99) / 4])
+        return dice.choice([*FLOATS, dice.randint(-99, 99) / 4])
     if pa.types.is_integer(kind):
         low = 0 if pa.types.is_unsigned_integer(kind) else -(1 << kind.bit_width - 1)
         return dice.choice([0, 1, 2, 3, low, low + (1 << kind.bit_width) - 1, low + dice.getrandbits(kind.bit_width)])
@@ -80,7 +86,46 @@ def leaf(kind: pa.DataType, dice: random.Random) -> Any:
         step = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1}[kind.unit]
         moment = dt.timedelta(microseconds=dice.choice([0, -1, dice.randint(-(10**15), 10**15)]) * step % 10**16)
         return dt.datetime(1700, 1, 1, tzinfo=dt.UTC if kind.tz else None) + moment
-    word = dice.choice(WORDS)
     if pa.types.is_fixed_size_binary(kind):
-        return word.encode()[:3].ljust(3, b"\xff")
-    return word if LEAVES[kind] == pa.string() else word.encode()
+        return dice.choice(BYTES)[:3].ljust(3, b"\xff")
+    return dice.choice(WORDS if LEAVES[kind] == pa.string() else BYTES)
+
+
+def random_filter(types: dict[str, pa.DataType], dice: random.Random, depth: int = 2) -> Column:
+    if depth and dice.random() < 0.5:
+        parts = [random_filter(types, dice, depth - 1) for _ in range(2)]
+        found = reduce(dice.choice((lambda a, b: a & b, lambda a, b: a | b)), parts)
+        return ~found if dice.random() < 0.2 else found
+    name = dice.choice([*types])
+    column, kind = F.col(name), types[name]
+    while pa.types.is_struct(kind) and dice.random() < 0.7:
+        field = kind.field(dice.randrange(kind.num_fields))
+        column, kind = column.getField(field.name), field.type
+    if pa.types.is_nested(kind) or dice.random() < 0.15:
+        return column.isNull() if dice.random() < 0.5 else column.isNotNull()
+    return comparison(column, kind, dice)
+
+
+def comparison(column: Column, kind: pa.DataType, dice: random.Random) -> Column:
+    how = dice.randrange(9)
+    literal, other = (as_literal(leaf(kind, dice), kind) for _ in range(2))
+    if how == 8 and LEAVES[kind] == pa.string():
+        return dice.choice((column.startswith, column.endswith, column.contains))(dice.choice(WORDS))
+    return [
+        column == literal,
+        column != literal,
+        column < literal,
+        column <= literal,
+        column > literal,
+        column.eqNullSafe(literal),
+        column.isin(literal, other),
+        column.between(literal, other),
+        column >= literal,
+    ][how]
+
+
+def as_literal(found: Any, kind: pa.DataType) -> Column:
+    type_ = from_arrow_schema(pa.schema([("x", LEAVES[kind])]), prefer_timestamp_ntz=True)["x"].dataType
+    if isinstance(found, dt.date):  # Py4J has no moments of years before 1000, and no numbers beyond 64 bits
+        found = found.isoformat()
+    return F.lit(Decimal(found) if pa.types.is_uint64(kind) else found).cast(type_)

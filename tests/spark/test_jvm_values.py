@@ -1,8 +1,11 @@
 """Values that the JVM reads are the same however Spark evaluates and copies them; pruning leaves out no row."""
 
 import datetime as dt
+import itertools
 import random
-from decimal import Decimal
+from collections.abc import Iterator
+from functools import reduce
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,8 @@ import pytest
 from helpers.arrays import stored
 from helpers.arrow_columns import COLUMNS, file, held
 from helpers.spark import WAYS, evaluate, load
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from spark.random_values import LEAVES, random_filter, value
 
 pytestmark = pytest.mark.spark
 
@@ -54,16 +58,16 @@ def test_arrays_of_null_rows_are_copied(spark: SparkSession, conf: Any, tmp_path
 
 
 def same_with_and_without_pruning(
-    spark: SparkSession, path: Path, table: pa.Table, rows: int, conditions: list[str]
-) -> Any:
+    spark: SparkSession, path: Path, table: pa.Table, rows: int, conditions: list[Column]
+) -> list[list[int]]:
     """The numbers of the rows that pass each condition, by batches with statistics, and as Spark alone finds them."""
     frame = load(spark, stored(path, table.to_batches(max_chunksize=rows), statistics=True))
-    frame.createOrReplaceTempView("pruned")
-    asked = [f"select {at} at, collect_list(id) ids from pruned where {each}" for at, each in enumerate(conditions)]
-    found = {row["at"]: sorted(row["ids"]) for row in spark.sql(" union all ".join(asked)).collect()}
-    alone = frame.selectExpr("id", *conditions).collect()
-    assert found == {at: sorted(row[0] for row in alone if row[at + 1]) for at in range(len(conditions))}
-    return {each: found[at] for at, each in enumerate(conditions)}
+    asked = [frame.where(each).agg(F.lit(at), F.collect_list("id")) for at, each in enumerate(conditions)]
+    found = {at: sorted(ids) for at, ids in reduce(DataFrame.unionAll, asked).collect()}
+    alone = frame.select("id", *conditions).collect()
+    expected = [sorted(row[0] for row in alone if row[at]) for at in range(1, len(conditions) + 1)]
+    assert not [(str(each), found[at], expected[at]) for at, each in enumerate(conditions) if found[at] != expected[at]]
+    return expected
 
 
 OPERATORS = ("=", "<=>", "<", "<=", ">", ">=", "<>")
@@ -87,78 +91,30 @@ def test_pruning_by_days_of_either_calendar(spark: SparkSession, conf: Any, tmp_
         "local": moments,
     }
     literals = {"day": "date'{}'", "at": "timestamp'{} 12:00:00Z'", "local": "timestamp_ntz'{} 12:00:00'"}
-    conditions = [
-        f"{name} {operator} {literal.format(day)}"
-        for name, literal in literals.items()
-        for operator in OPERATORS
-        for day in ASKED
-    ]
+    asked = itertools.product(literals.items(), ASKED, OPERATORS)
+    conditions = [f"{name} {operator} {literal.format(day)}" for (name, literal), day, operator in asked]
     conditions += [f"{name} in ({', '.join(map(literal.format, DAYS[5:8]))})" for name, literal in literals.items()]
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    found = same_with_and_without_pruning(spark, tmp_path / "x.arrow", table, 1, conditions)
+    found = same_with_and_without_pruning(spark, tmp_path / "x.arrow", table, 1, [*map(F.expr, conditions)])
     for operator, passes in (("<", dt.date.__lt__), (">=", dt.date.__ge__)):
         for day in ASKED:
             expected = [at for at, each in enumerate(days) if passes(each, dt.date.fromisoformat(day))]
-            assert found[f"day {operator} date'{day}'"] == expected
+            assert found[conditions.index(f"day {operator} date'{day}'")] == expected
 
 
-LONG = "long " * 16  # longer than a bound
-LITERALS = {
-    "real": ["0.0D", "-0.0D", "double('NaN')", "double('inf')", "1.5D", "-2D", "null"],
-    "single": ["float('0.0')", "float('NaN')", "float('0.1')", "float('-inf')"],
-    "word": ["'a'", f"'{LONG}'", f"'{LONG}b'", "''", "'\U0010ffff'", "null"],
-    "raw": ["x'00'", "x'ffff'", "x''"],
-    "number": ["0", "3", "-5", "null"],
-    "huge": ["0", "18446744073709551615"],
-    "price": ["1.50", "-2.25", "0"],
-    "flag": ["true", "false"],
-    "s.n": ["2", "null"],
-}
-
-
-def values(chance: random.Random, rows: int) -> pa.Table:
-    nan, inf = float("nan"), float("inf")
-    pools: dict[str, tuple[pa.DataType, list[Any]]] = {
-        "real": (pa.float64(), [0.0, -0.0, nan, inf, -inf, 1.5, -2.0]),
-        "single": (pa.float32(), [0.0, -0.0, nan, 0.1, 2.5, -inf]),
-        "word": (pa.string(), ["", "a", "ab", LONG, LONG + "a", LONG + "c", "\U0010ffff" * 20, "\uffff"]),
-        "raw": (pa.binary(), [b"", b"\0", b"\xff" * 70, b"\xff\xff", b"a"]),
-        "number": (pa.int32(), [0, 1, 3, 4, -5]),
-        "huge": (pa.uint64(), [0, 2**64 - 1, 2**63]),
-        "price": (pa.decimal128(9, 2), [Decimal("1.50"), Decimal("-2.25"), Decimal("0.00")]),
-        "flag": (pa.bool_(), [True, False]),
-        "s": (pa.struct({"n": pa.int64()}), [{"n": 2}, {"n": 3}, {"n": None}]),
-    }
-    columns: dict[str, list[Any]] = {name: [] for name in pools}
-    for _ in range(rows // 4):
-        for name, (_, pool) in pools.items():
-            few = [*chance.sample(pool, chance.choice([1, 1, 2])), *([None] if chance.random() < 0.4 else [])]
-            few = [None] if chance.random() < 0.1 else few
-            columns[name] += [chance.choice(few) for _ in range(4)]
-    arrays = {name: pa.array(columns[name], kind) for name, (kind, _) in pools.items()}
-    return pa.table({"id": pa.array(range(rows)), **arrays})
-
-
-def condition(chance: random.Random, depth: int = 2) -> str:
-    if depth and chance.random() < 0.6:
-        inner = [condition(chance, depth - 1) for _ in range(2)]
-        return chance.choice(["({} and {})", "({} or {})", "not ({})", "(not {} or {})"]).format(*inner)
-    name = chance.choice(list(LITERALS))
-    few = chance.choices(LITERALS[name], k=3)
-    if chance.random() < 0.2:
-        return f"{name} is {chance.choice(['', 'not '])}null"
-    if chance.random() < 0.2:
-        return f"{name} {chance.choice(['', 'not '])}in ({', '.join(few)})"
-    if name == "word" and chance.random() < 0.5:
-        return f"word like '{chance.choice(['a', LONG, 'long', LONG + 'b'])}%'"
-    return f"{name} {chance.choice(OPERATORS)} {few[0]}"
+def few(kind: pa.DataType, chance: random.Random) -> Iterator[Any]:
+    """Values of which four in a row are one or two, so that the bounds of a batch say much."""
+    while True:
+        pool = [value(kind, chance, 0.3) for _ in range(chance.choice([1, 1, 2]))]
+        yield from chance.choices(pool, k=4)
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_pruning_leaves_out_no_row_that_passes(spark: SparkSession, conf: Any, tmp_path: Path, seed: int) -> None:
     evaluate(conf, "interpreted")
     chance = random.Random(seed)
-    table = values(chance, 80)
-    plain = [f"{name} {operator} {one}" for name in LITERALS for operator in OPERATORS for one in LITERALS[name]]
-    conditions = [*dict.fromkeys([*chance.sample(plain, 20), *(condition(chance) for _ in range(20))])]
-    same_with_and_without_pruning(spark, tmp_path / "x.arrow", table, 4, conditions)
+    kinds = pa.float64(), pa.float32(), pa.string(), pa.binary(), pa.uint64(), pa.struct({"n": pa.int64()})
+    types = {f"c{at}": kind for at, kind in enumerate((*kinds, *chance.sample([*LEAVES], 4)))}
+    columns = {name: pa.array(islice(few(kind, chance), 80), kind) for name, kind in types.items()}
+    conditions = [random_filter(types, chance) for _ in range(40)]
+    same_with_and_without_pruning(spark, tmp_path / "x.arrow", pa.table({"id": range(80), **columns}), 4, conditions)
