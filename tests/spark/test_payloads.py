@@ -3,7 +3,6 @@
 import datetime as dt
 import os
 import pickle
-import random
 from collections.abc import Callable, Iterator
 from inspect import signature
 from itertools import pairwise
@@ -12,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers.arrow_columns import COLUMNS, file, stream
+from helpers.arrow_columns import file, stream
 from helpers.spark import collected, payload_frame
 from hypothesis import given, settings, strategies as st_
 from pyspark.errors import PySparkException
@@ -35,8 +34,6 @@ from arrowipc.spark import (
     session,
     to_spark_schema,
 )
-from arrowipc.spark.payloads.cells import PayloadDecoder, Wanted
-from arrowipc.spark.payloads.options import DecodeOptions
 
 pytestmark = pytest.mark.spark
 
@@ -91,7 +88,10 @@ def test_dictionaries_that_cannot_be_joined() -> None:
     assert flat(table(*map(stream, lists)), schema=to_spark_schema(lists[0].schema)) == rows(*lists)
 
 
-BROKEN = [b"", b"garbage", stream(small(1))[:-80], stream(pa.record_batch({"other": [1]}))]
+BROKEN = [
+    *(b"", b"garbage", stream(pa.record_batch({"other": [1]}))),
+    *(stream(small(1))[:-80], stream(small(1), small(3))[:-80]),  # in its only batch, and in its second one
+]
 
 
 @pytest.mark.parametrize("broken", BROKEN)
@@ -126,13 +126,6 @@ def test_payloads_are_compared_with_their_checksums() -> None:
     assert len(flat(table(stream(small(0))), verify=None)) == 3
 
 
-def test_a_payload_broken_in_its_second_batch_leaves_nothing() -> None:
-    torn = stream(small(1), small(2))[:-80]
-    assert flat(table(torn, stream(small(3))), on_error="skip") == rows(small(3))
-    good, bad = (pa.record_batch({"at": pa.array([value], pa.timestamp("ns"))}) for value in (1000, 1))
-    assert flat(table(stream(good, bad)), schema=to_spark_schema(good.schema), on_error="skip") == []
-
-
 def test_values_that_spark_cannot_hold_are_blamed_on_their_row() -> None:
     batches = [pa.record_batch({"at": pa.array([value], pa.timestamp("ns"))}) for value in (1000, 1999, 3000)]
     column = table(*map(stream, batches), None)
@@ -141,6 +134,8 @@ def test_values_that_spark_cannot_hold_are_blamed_on_their_row() -> None:
         decode(column, schema=schema)
     one, three = (dt.datetime(1970, 1, 1, 0, 0, 0, value) for value in (1, 3))
     assert flat(column, schema=schema, on_error="skip") == [{"at": one}, {"at": three}]
+    for size in (1, 2):  # of a payload of several batches for Spark, none comes
+        assert flat(table(stream(*batches[:2])), schema=schema, on_error="skip", rows_per_batch=size) == []
     found = flat(column, schema=schema, on_error="null", error_column="why")
     assert [row["at"] for row in found] == [one, None, three]
     assert [row["why"] and "1999" in row["why"] for row in found] == [None, True, None]
@@ -170,11 +165,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: create(None, {}, nanoseconds="long"), TypeError, r"create\(\) .*'nanoseconds': options="),
     (lambda: encode_payloads(None, by="x"), TypeError, r"encode_payloads\(\) .*'by': group_by="),
     (lambda: encode_payloads(None, rows_per_payloads=1), TypeError, "did you mean 'rows_per_payload'"),
-    (
-        lambda: decode(table(), xyz=1),
-        TypeError,
-        r"decode_payload_batches\(\) .*'xyz': there are .*, column, .*on_error",
-    ),
+    (lambda: decode(table(), xyz=1), TypeError, "'xyz': there are .*, column, .*on_error"),
     (lambda: decode_payloads({}, "x"), UsageError, NO_FRAME),
     (lambda: encode_payloads({}, rows_per_payload=1), UsageError, NO_FRAME),
     (lambda: payload_schema({}), UsageError, NO_FRAME),
@@ -185,11 +176,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: count_rows("x", "y"), UsageError, NO_SESSION),
     (lambda: session("local", "app"), UsageError, "settings must be a Mapping, found str 'app'"),
     (lambda: [*decode_payload_batches([table()], "nix", SCHEMA)], UsageError, "has no column 'nix'"),
-    (
-        lambda: [*decode_payload_batches([table()], "host", SCHEMA)],
-        UsageError,
-        "'host' has the type string, expected binary",
-    ),
+    (lambda: [*decode_payload_batches([table()], "host", SCHEMA)], UsageError, "'host' .* string, expected binary"),
 ]
 
 
@@ -348,47 +335,6 @@ def test_equal_to_each_payload_alone_wherever_batches_end(
     assert all(batch.num_rows <= size for batch in found)
 
 
-@pytest.mark.parametrize("name", sorted(COLUMNS))
-def test_each_type_in_payloads_written_by_pyarrow(name: str) -> None:
-    batch = pa.record_batch({"x": COLUMNS[name].array})
-    schema = to_spark_schema(batch.schema)
-    assert schema["x"].dataType.simpleString() == COLUMNS[name].spark
-    values = [{"x": value} for value in COLUMNS[name].values]
-    column = table(stream(batch, batch.slice(1)), None, stream(batch.slice(2)))
-    expected_rows = values + values[1:] + values[2:]
-    assert flat(column, schema=schema) == expected_rows
-    assert flat(column.slice(2), column, schema=schema, on_error="null") == values[2:] + expected_rows
-
-
-@pytest.mark.parametrize("write", [stream, file])
-@pytest.mark.parametrize("codec", [None, "zstd"])
-def test_mutated_payloads_give_rows_or_an_arrow_ipc_error(write: Any, codec: str | None) -> None:
-    dice = random.Random(20261120)
-    words = pa.array(["red", "green", None]).dictionary_encode()
-    batch = pa.record_batch({"n": [1, None, 3], "t": ["é", None, "abcdefghijklmnop"], "d": words})
-    good, wanted = write(batch, compression=codec), to_spark_schema(batch.schema)
-    for _ in range(100):
-        bad = bytearray(good)
-        bad[dice.randrange(len(bad))] = dice.randrange(256)
-        cells = pa.record_batch({"id": [0, 1, 2], "payload": pa.array([good, bytes(bad), good], pa.binary())})
-        try:
-            decoded = list(decode_payload_batches([cells], "payload", wanted, validate="full"))
-            assert sum(part.num_rows for part in decoded) >= 6
-            failed = 0
-        except ArrowIpcError:
-            failed = 1
-        options = {"keep": ["id"], "on_error": "null", "error_column": "why", "validate": "full"}
-        rows = pa.Table.from_batches(decode_payload_batches([cells], "payload", wanted, **options)).to_pylist()
-        assert [row["t"] for row in rows if row["id"] != 1] == batch["t"].to_pylist() * 2
-        assert sum(row["why"] is not None for row in rows) == failed
-        decoder = PayloadDecoder(Wanted("payload", wanted, None), DecodeOptions(on_error="skip", validate="full"))
-        arrays = pa.concat_arrays(decoder.decode_lists(cells["payload"]))
-        arrays.validate(full=True)
-        lists = arrays.to_pylist()
-        assert [None if each is None else len(each) for each in lists[::2]] == [3, 3]
-        assert (lists[1] is None) == bool(failed)
-
-
 # In Spark.
 
 
@@ -413,10 +359,18 @@ def test_decode_payloads(messages: DataFrame, engine: Any) -> None:
 
 
 def test_errors_in_spark(spark: SparkSession, messages: DataFrame, engine: Any) -> None:
-    broken = payload_frame(spark, stream(small(0)), b"garbage")
+    broken = payload_frame(spark, stream(small(0)), b"garbage", None, stream(small(1))[:-80])
     with pytest.raises(PySparkException, match=r"column 'payload', row 1 of partition 0"):
         decode_payloads(broken, "payload", engine=engine).collect()
     assert decode_payloads(broken, "payload", on_error="skip", engine=engine).count() == 3
+    options: Any = {"on_error": "null", "error_column": "_corrupt_record", "engine": engine}
+    found = decode_payloads(broken, "payload", SCHEMA, keep=["host"], **options)
+    assert found.columns == ["host", "id", "word", "size", "_corrupt_record"]
+    nulls = found.where("_corrupt_record IS NOT NULL").drop("_corrupt_record").collect()
+    assert [tuple(row) for row in nulls] == [(host, None, None, None) for host in ("host1", "host3")]
+    assert found.count() == 5
+    with pytest.raises(UsageError, match="a column 'ID' already"):
+        decode_payloads(broken, "payload", SCHEMA, on_error="null", error_column="ID", engine=engine)
     with pytest.raises(UsageError, match="no column 'nix'"):
         decode_payloads(messages, "nix", engine=engine)
     with pytest.raises(UsageError, match="no payload to take the schema from"):
@@ -444,19 +398,6 @@ def test_the_schema_is_that_of_the_first_payloads_together(spark: SparkSession, 
         decode_payloads(other, "payload", engine=engine)
     with pytest.raises(UsageError, match="none of the first 1 payloads"):
         decode_payloads(payload_frame(spark, b"?"), "payload", on_error="skip", engine=engine)
-
-
-def test_failures_are_counted_by_their_reasons(spark: SparkSession, engine: Any) -> None:
-    frame = payload_frame(spark, b"?", stream(small(0)), None, stream(small(1))[:-80])
-    found = decode_payloads(
-        frame, "payload", SCHEMA, keep=["host"], on_error="null", error_column="_corrupt_record", engine=engine
-    )
-    assert found.columns == ["host", "id", "word", "size", "_corrupt_record"]
-    broken = found.where("_corrupt_record IS NOT NULL").collect()
-    assert [(row["host"], row["id"]) for row in broken] == [("host0", None), ("host3", None)]
-    assert found.count() == 5
-    with pytest.raises(UsageError, match="a column 'ID' already"):
-        decode_payloads(frame, "payload", SCHEMA, on_error="null", error_column="ID", engine=engine)
 
 
 def test_columns_with_dots_in_their_names(spark: SparkSession, engine: Any) -> None:

@@ -2,7 +2,9 @@
 
 import json
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,17 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 from pyspark.sql.types import StructType
 
 from arrowipc.errors import UsageError
-from arrowipc.spark import decode_payload_batches, decode_payloads, from_arrow, from_arrow_udf, to_spark_schema
+from arrowipc.spark import (
+    decode_payload_batches,
+    decode_payloads,
+    encode_payloads,
+    from_arrow,
+    from_arrow_udf,
+    to_arrow_udf,
+    to_spark_schema,
+)
 from arrowipc.spark.payloads import jvm
-from arrowipc.spark.payloads.options import DecodeOptions
+from arrowipc.spark.payloads.options import CodecOptions, DecodeOptions
 from arrowipc.spark.sessions import CATALOG
 
 pytestmark = [pytest.mark.spark, pytest.mark.nosanitize]
@@ -134,23 +144,35 @@ def test_prefixes_are_skipped_and_their_numbers_are_a_column(spark: SparkSession
 
 
 def test_what_the_jvm_has_not_is_python_s(spark: SparkSession, payloads: DataFrame, conf: Any) -> None:
-    for options, reason in (({"validate": "strict"}, "validate='strict'"), ({"extensions": True}, "extensions=True")):
-        assert not jvm.in_jvm(spark, DecodeOptions(**options))
+    for options, reason in (
+        (DecodeOptions(validate="strict"), "validate='strict'"),
+        (DecodeOptions(extensions=True), "extensions=True"),
+        (DecodeOptions(verify=True), "verify=True"),
+        (CodecOptions(checksum=True), "checksum=True"),
+        (CodecOptions(compression="zstd", compression_level=3), "compression_level=3"),
+    ):
+        assert not jvm.in_jvm(spark, options)
         with pytest.raises(UsageError, match=f"only Python has {reason}"):
-            decode_payloads(payloads, "p", DDL, engine="jvm", **options)
+            jvm.in_jvm(spark, replace(options, engine="jvm"))
     assert decode_payloads(payloads, "p", DDL, validate="strict").count() == 5
-    assert jvm.in_jvm(spark, DecodeOptions())
-    assert not jvm.in_jvm(spark, DecodeOptions(engine="python"))
-    with pytest.raises(UsageError, match="the session lacks the jar"):
-        jvm.in_jvm(None, DecodeOptions(engine="jvm"))
-    conf(CATALOG, "some.other.Catalog")
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: decode_payloads(payloads, "p", DDL, engine="jvm", validate="strict"), "only Python has validate"),
+        (lambda: decode_payload_batches([], "p", to_spark_schema(SMALL.schema), engine="jvm"), "in Python stay there"),
+        (lambda: from_arrow_udf(DDL, engine="jvm"), "registers no function of the JVM"),
+        (lambda: to_arrow_udf(engine="jvm"), "registers no function of the JVM"),
+        (lambda: encode_payloads(payloads, rows_per_payload=1, engine="jvm"), "Python alone cuts rows into payloads"),
+        (lambda: jvm.in_jvm(None, DecodeOptions(engine="jvm")), "the session lacks the jar"),
+    ]
+    for call, words in calls:
+        with pytest.raises(UsageError, match=words):
+            call()
+    for kind, name, value in ((CodecOptions, jvm.LARGE_TYPES, "true"), (DecodeOptions, CATALOG, "some.other.Catalog")):
+        assert jvm.in_jvm(spark, kind())
+        assert not jvm.in_jvm(spark, kind(engine="python"))
+        conf(name, value)
+        assert not jvm.in_jvm(spark, kind())
     with pytest.raises(UsageError, match=r"is some\.other\.Catalog"):
         jvm.in_jvm(spark, DecodeOptions(engine="jvm"))
-    assert not jvm.in_jvm(spark, DecodeOptions())
-    with pytest.raises(UsageError, match="batches that are in Python stay there"):
-        decode_payload_batches([], "p", to_spark_schema(SMALL.schema), engine="jvm")
-    with pytest.raises(UsageError, match="registers no function of the JVM"):
-        from_arrow_udf(DDL, engine="jvm")
 
 
 WRONG = {
@@ -192,21 +214,6 @@ def test_the_extension_gives_it_a_short_name(spark: SparkSession, payloads: Data
     assert [row.r for row in spark.sql(broken.format(", map('on_error', 'null')")).collect()] == [None] * 3
     with pytest.raises(PySparkException, match="expected from_arrow"):
         spark.sql("SELECT from_arrow(p, host) FROM payloads").collect()
-
-
-def test_streams_and_micro_batches(spark: SparkSession, payloads: DataFrame, tmp_path: Path) -> None:
-    payloads.repartition(3).write.parquet(str(tmp_path / "in"))
-    source = spark.readStream.schema("host string, p binary, q binary").option("maxFilesPerTrigger", 1)
-    rows = decode_payloads(source.parquet(str(tmp_path / "in")), "q", DDL, keep=["host"], engine="jvm")
-    found: list[Any] = []
-
-    def collect(frame: DataFrame, number: int) -> None:
-        found.extend(tuple(row) for row in frame.collect())
-
-    way = rows.writeStream.foreachBatch(collect).trigger(availableNow=True)
-    way.option("checkpointLocation", str(tmp_path / "log")).start().awaitTermination()
-    assert sorted(found) == sorted(tuple(row) for row in decode_payloads(payloads, "q", DDL, keep=["host"]).collect())
-    assert len(found) == 8
 
 
 @pytest.mark.slow

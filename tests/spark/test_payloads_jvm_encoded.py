@@ -14,10 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark.random_values import as_spark, random_type, value
 
 import arrowipc
-from arrowipc.errors import UsageError
-from arrowipc.spark import encode_payloads, from_arrow, to_arrow, to_arrow_udf
-from arrowipc.spark.payloads import jvm
-from arrowipc.spark.payloads.options import CodecOptions, DecodeOptions
+from arrowipc.spark import from_arrow, to_arrow
 
 pytestmark = [pytest.mark.spark, pytest.mark.nosanitize]
 
@@ -143,19 +140,3 @@ WRONG = {
 def test_what_is_wrong_is_said(spark: SparkSession, call: str) -> None:
     with pytest.raises(PySparkException, match=WRONG[call]):
         spark.sql(f"SELECT arrowipc.{call} FROM range(1)").collect()
-
-
-def test_what_the_jvm_has_not_is_python_s(spark: SparkSession, conf: Any) -> None:
-    assert jvm.in_jvm(spark, CodecOptions())
-    assert not jvm.in_jvm(spark, CodecOptions(engine="python"))
-    with pytest.raises(UsageError, match="only Python has compression_level=3"):
-        jvm.in_jvm(spark, CodecOptions(compression="zstd", compression_level=3, engine="jvm"))
-    for options in (CodecOptions(checksum=True, engine="jvm"), DecodeOptions(verify=True, engine="jvm")):
-        with pytest.raises(UsageError, match=r"only Python has (checksum|verify)=True"):
-            jvm.in_jvm(spark, options)
-    with pytest.raises(UsageError, match="Python alone cuts rows into payloads"):
-        encode_payloads(spark.range(3), rows_per_payload=1, engine="jvm")
-    with pytest.raises(UsageError, match="registers no function of the JVM"):
-        to_arrow_udf(engine="jvm")
-    conf(jvm.LARGE_TYPES, "true")
-    assert not jvm.in_jvm(spark, CodecOptions())
