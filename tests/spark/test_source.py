@@ -159,14 +159,6 @@ def test_tasks_read_whole_files_and_batches_are_cut_at_rows(tmp_path: Path) -> N
     assert len(given(tmp_path, maxPartitionBytes="2k").reader(IDS).partitions()) == 2
     assert ids(tmp_path, maxPartitionBytes="2k") == list(range(1200))
     assert len(given(tmp_path).reader(IDS).partitions()) == 1
-    words = pa.array([f"w{number}" for number in range(6)])
-    deltas = [
-        pa.record_batch({"w": pa.DictionaryArray.from_arrays(pa.array([number, 0]), words[: number + 1])})
-        for number in range(6)
-    ]
-    (tmp_path / "d").write_bytes(file(*deltas, emit_dictionary_deltas=True))
-    found = read_here(tmp_path / "d")["w"].to_pylist()
-    assert sorted(found) == sorted([*words.to_pylist(), *["w0"] * 6])
     put(tmp_path / "z", numbers(*range(100_000)))
     assert [batch.num_rows for batch in read_here(tmp_path / "z").to_batches()] == [32_768] * 3 + [1696]
 
