@@ -9,7 +9,6 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,10 +16,7 @@ from helpers import arrays, arrow_columns, forge, golden, java, mutate
 from helpers.arrow_columns import WAYS
 from helpers.processes import rounds
 from hostile import bombs
-
-import arrowipc
-from arrowipc.errors import ArrowIpcError
-from arrowipc.spark import to_spark_batch, to_spark_schema
+from spark.verdicts import verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.nosanitize]
 
@@ -46,7 +42,6 @@ MANY = {"blocks of one batch", "blocks of one batch of text", "blocks of one com
 #: Too much for Spark itself: rows of one value of 200 MiB, which double as they grow, fill 1 GiB of heap, and its plan
 #: compares each of 7,620 columns with each, for 30 s (its threads' stacks have no frame of ours).
 TOO_MUCH = {"honest frames", "columns on one buffer"}
-OPENERS = {"": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +54,6 @@ def through_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[java.Thr
 @pytest.fixture
 def reader(request: pytest.FixtureRequest) -> java.Reader:
     return request.getfixturevalue(request.param)
-
-
-def verdict(data: bytes, kind: str = "") -> tuple[list[Any], str]:
-    """The rows that the Python library has for Spark, as the JVM says them, and the error that ended them."""
-    found: list[Any] = []
-    try:
-        with OPENERS[kind](data, validate="full") as opened:
-            schema = to_spark_schema(opened.schema)
-            for batch in opened:
-                found += json.loads(java.rows(to_spark_batch(batch, schema)))
-    except ArrowIpcError as error:
-        return found, f"{type(error).__name__}: {error}"
-    return found, ""
 
 
 def read(reader: java.Reader, folder: Path, data: bytes, **options: str) -> java.Answer:
