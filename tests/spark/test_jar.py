@@ -73,10 +73,17 @@ def a_spark(home: Path, version: str, *, compiler: bool = True) -> str:
 # Building.
 
 
+def find_jar_of(sources: str) -> None:
+    jar.SOURCES, jar.PREBUILT = (Path(sources),), Path("/no.jar")
+    print(jar.find_jar())
+
+
 @pytest.mark.slow
-def test_a_jar_is_built_once_and_is_complete(small: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
-    path = find_jar()
-    assert path is not None
+def test_two_processes_build_one_jar_which_is_complete(small: SimpleNamespace) -> None:
+    running = [start(find_jar_of, small.sources, stderr=subprocess.PIPE) for _ in range(2)]
+    said = [process.communicate(timeout=300) for process in running]
+    (path,) = {out.strip() for out, _ in said}
+    assert sorted(err.count("building the Spark file format, once") for _, err in said) == [0, 1]
     assert Path(path).parent == small.folder
     assert stat.S_IMODE(small.folder.stat().st_mode) == 0o700
     assert sorted(each.name for each in small.folder.iterdir()) == [".lock", Path(path).name]
@@ -85,25 +92,9 @@ def test_a_jar_is_built_once_and_is_complete(small: SimpleNamespace, caplog: pyt
         assert archive.read(SERVICE) == b"small.Small\n"
     assert names[0] == "META-INF/MANIFEST.MF"
     assert {"small/Small.class", jar.OPTIONS} <= set(names)
-    assert caplog.text.count("building the Spark file format, once") == 1
     made = os.stat(path).st_mtime_ns
-    forget()
     assert find_jar() == path
     assert os.stat(path).st_mtime_ns == made
-
-
-def find_jar_of(sources: str) -> None:
-    jar.SOURCES, jar.PREBUILT = (Path(sources),), Path("/no.jar")
-    print(jar.find_jar())
-
-
-@pytest.mark.slow
-def test_two_processes_build_one_jar(small: SimpleNamespace) -> None:
-    running = [start(find_jar_of, small.sources, stderr=subprocess.PIPE) for _ in range(2)]
-    said = [process.communicate(timeout=300) for process in running]
-    (path,) = {out.strip() for out, _ in said}
-    assert sorted(err.count("building") for _, err in said) == [0, 1]
-    assert sorted(each.name for each in small.folder.iterdir()) == [".lock", Path(path).name]
 
 
 # Which jar.
