@@ -51,6 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             writer.write_batch(ipc.RecordBatch.from_pydict(rows(text), schema(HOSTILE)), {HOSTILE: HOSTILE})
     whole = (made / f"{HOSTILE}.arrow").read_bytes()
     (made / f"torn{HOSTILE}.arrow").write_bytes(whole[: len(whole) * 3 // 4])
+    (made / f"empty{HOSTILE}.arrow").touch()
     stored(made / "plain.arrow", {HOSTILE: [HOSTILE, "x,y"]})
     return made
 
@@ -73,6 +74,8 @@ COMMANDS = [
     ["cat", "{}", "{}", "-o", "{new}.arrow"],
     ["head", "{torn}"],
     ["head", "{missing}"],
+    ["count", "{}"],
+    ["count", "{empty}"],
     ["head", "{}", "-c", HOSTILE + "!"],
     ["convert", "{}", "{new}.csv"],
 ]
@@ -86,6 +89,7 @@ def test_no_command_prints_what_drives_a_terminal(folder, tmp_path, command, mor
         "plain": folder / "plain.arrow",
         "torn": folder / f"torn{HOSTILE}.arrow",
         "missing": folder / f"missing{HOSTILE}.arrow",
+        "empty": folder / f"empty{HOSTILE}.arrow",
         "new": tmp_path / f"new{HOSTILE}",
     }
     file = folder / f"{HOSTILE}.arrow"
