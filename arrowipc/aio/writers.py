@@ -153,20 +153,29 @@ class AsyncFileWriter:
             self._job = start_job(function, *arguments)
             await asyncio.wait([self._job])
             result = self._job.result()
-            if self._pieces is not None and (data := self._pieces.getvalue()):
-                self._pieces.seek(0)
-                self._pieces.truncate()
-                try:
-                    await self._sink.write(data)
-                except BaseException as error:
-                    if self._writer is not None:  # it is not known how much was written
-                        self._writer.abandon(f"the sink failed: {error!r}")
-                    raise
+            await self._send()
             return result
+
+    async def _send(self) -> None:
+        """Pass the collected bytes to an async sink."""
+        if self._pieces is not None and (data := self._pieces.getvalue()):
+            self._pieces.seek(0)
+            self._pieces.truncate()
+            try:
+                await self._sink.write(data)
+            except BaseException as error:  # it is not known how much was written
+                self._begun.abandon(f"the sink failed: {error!r}")
+                raise
 
     async def _begin(self) -> Self:
         if self._writer is None:
-            self._writer = await self._call(self._make, self._sink if self._pieces is None else self._pieces)
+            async with self._turn:
+                if self._writer is None:  # no other task has opened the file meanwhile
+                    # The sink is opened once: after a call that was cancelled or failed, this is the job of that call.
+                    self._job = self._job or start_job(self._make, self._sink if self._pieces is None else self._pieces)
+                    await asyncio.wait([self._job])
+                    self._writer = self._job.result()
+                    await self._send()
         return self
 
     @property

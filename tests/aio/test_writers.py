@@ -127,6 +127,30 @@ async def test_a_file_has_the_bytes_of_the_blocking_writer(tmp_path, options):
         assert reader.num_record_batches == 7
 
 
+@pytest.mark.parametrize("kind", ["path", "append", "sink"])
+@pytest.mark.parametrize("ticks", [None, 0, 1, 3])
+async def test_however_many_tasks_begin_to_write_the_sink_is_opened_once(tmp_path, kind, ticks):
+    sink = drive.Sink() if kind == "sink" else tmp_path / "x.arrow"
+    schema, numbers = ipc.schema({"x": "int64"}), list(range(4))
+    if kind == "append":
+        ipc.new_file(sink, schema).close()
+
+    writer = aio.new_file(sink, schema, append=kind == "append")
+    if ticks is not None:  # the first of them is cancelled while it opens the file
+        task = asyncio.create_task(writer.write({"x": [0]}))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        numbers.remove(0)
+    await asyncio.gather(*[writer.write({"x": [i]}) for i in numbers])
+    await writer.close()
+
+    assert ipc.read(bytes(sink) if isinstance(sink, drive.Sink) else sink).to_pydict() == {"x": numbers}
+    assert [path.name for path in tmp_path.iterdir()] == ([] if kind == "sink" else ["x.arrow"])
+
+
 async def test_an_object_store_is_a_sink():
     obstore = pytest.importorskip("obstore")
     store = obstore.store.MemoryStore()
@@ -194,3 +218,11 @@ async def test_after_a_write_that_failed_nothing_follows():
         await writer.write(TABLE)
     await writer.close()
     assert len(sink) == size
+    sink = Full()
+    sink.left = 0
+    writer = aio.new_file(sink, TABLE.schema)
+    for reason in (OSError, ipc.UsageError, ipc.UsageError):
+        with pytest.raises(reason, match="disk is full"):
+            await writer.write(TABLE)
+        sink.left = 9
+    assert sink == b""
