@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.off_loop import LARGE, off_loop, retrieve_exception
 from arrowipc.aio.streams import AsyncReader
-from arrowipc.arguments import described, integer_of, items_of
+from arrowipc.arguments import check_integer, described, integer_of, items_of
 from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.errors import NotFoundError, UsageError
 from arrowipc.events import ReadStats
@@ -153,9 +153,8 @@ class AsyncFileReader(AsyncReader):
     """
 
     def __init__(self, source: RemoteSource, prefetch: int, options: DecodeOptions) -> None:
-        if prefetch < 0:
-            raise UsageError(f"prefetch: expected a number of batches from 0, found {prefetch}")
-        self._source, self._prefetch, self._options = source, prefetch, options
+        self._source, self._prefetch = source, check_integer("prefetch", prefetch, 0, 2**63 - 1)
+        self._options = options
         self._decoder: FileDecoder | None = None
         self._blocks: Any = None  # RemoteBlocks, once it has begun
         self._turn = asyncio.Lock()  # held by the task that makes requests
@@ -176,10 +175,10 @@ class AsyncFileReader(AsyncReader):
     async def _open(self) -> None:
         async with self._turn:
             if self._blocks is None:
-                self._decoder = await _wait(self._footer(), self._source)
-                blocks = RemoteBlocks(self._source, self._decoder)
+                decoder = await _wait(self._footer(), self._source)
+                blocks = RemoteBlocks(self._source, decoder)
                 await _wait(blocks.load_dictionaries(), self._source)
-                self._blocks, self._schema = blocks, self._decoder.schema
+                self._decoder, self._blocks, self._schema = decoder, blocks, decoder.schema
 
     @property
     def _opened(self) -> FileDecoder:

@@ -40,6 +40,7 @@ class AsyncReader(Initialized):
         return {**super()._instead(), **instead_of_rows("(await reader.read_all())")}
 
     _closed = False
+    _reading = False  # whether a task reads, if only one at a time may
     _schema: Schema | None = None
 
     async def _open(self) -> None:
@@ -51,8 +52,9 @@ class AsyncReader(Initialized):
         try:
             if self._schema is None:
                 await self._open()
-        except BaseException:
-            await self.close()
+        except Exception:  # after a cancelled call, the next one goes on
+            if not self._reading:  # else another task does
+                await self.close()
             raise
         return self
 
@@ -89,7 +91,11 @@ class AsyncReader(Initialized):
         return self._begin().__await__()
 
     async def __aenter__(self) -> Self:
-        return await self._begin()
+        try:
+            return await self._begin()
+        except asyncio.CancelledError:
+            await self.close()  # there will be no `__aexit__`
+            raise
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -112,7 +118,6 @@ class AsyncStreamReader(AsyncReader):
         self._framer = Framer(options.limits, options.verify)  # verifies numbers and end: it sees all messages
         self._incoming = Incoming(source, self._framer)
         self._job: asyncio.Future[Any] | None = None
-        self._reading = False
 
     @property
     def at_end(self) -> bool:
@@ -130,6 +135,8 @@ class AsyncStreamReader(AsyncReader):
             raise UsageError("another task reads from this reader: one at a time may")
         self._reading = True
         try:
+            if self._job is None:
+                self._decoder.read_schema()  # an error that ended the decoder is no end of the stream
             while not self.at_end:
                 event = await self._step()
                 if event is not None:
@@ -233,7 +240,7 @@ class AsyncFollowingReader(AsyncStreamReader):
     def __init__(self, source: Any, timeout: float | None, follow: bool, options: DecodeOptions) -> None:
         self._follower = FollowingStreamReader(source, timeout, follow, False, **options.decoding())
         self._framer = self._decoder = self._follower.decoder
-        self._job, self._reading = None, False
+        self._job = None
 
     async def _step(self) -> Any:
         follower, since = self._follower, time.monotonic()

@@ -108,6 +108,23 @@ async def test_batches_in_any_order_and_by_any_number_of_tasks(web: Web):
         await reader.get_batch(0)
 
 
+async def test_a_task_that_is_cancelled_while_it_opens_the_file_leaves_it_to_the_others():
+    store = obstore.store.MemoryStore()
+    await obstore.put_async(store, "x", SMALL)
+    wanted = table(SMALL).batches
+
+    for ticks in range(8):
+        reader = aio.open_file(store, "x")
+        tasks = [asyncio.create_task(reader.get_batch(i)) for i in range(3)]
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        tasks[0].cancel()
+        assert await asyncio.gather(*tasks[1:]) == wanted[1:3]
+        assert await reader.get_batch(0) == wanted[0]
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+
+
 @pytest.mark.parametrize("store", [False, True])
 async def test_batches_that_tasks_ask_for_together_are_fetched_together(web: Web, store: bool):
     http = obstore.store.HTTPStore.from_url(web.url(""), client_options={"allow_http": True})
@@ -174,8 +191,9 @@ async def test_reading_ahead_is_bounded(web: Web):
         assert sum([batch.num_rows async for batch in batches]) == 15 << 15
         web.log.clear()
         assert [batch.num_rows async for batch in reader] == [1 << 15] * 16
-    with pytest.raises(ipc.UsageError, match="prefetch"):
-        aio.open_file(web.url("x"), prefetch=-1)
+    for prefetch in (-1, None, "4", 1.5, True, 2**63):
+        with pytest.raises(ipc.UsageError, match="prefetch must be an integer from 0"):
+            aio.open_file(web.url("x"), prefetch=prefetch)  # type: ignore[arg-type]
 
 
 async def test_leaving_and_cancelling_end_what_was_asked_for_ahead():

@@ -110,6 +110,33 @@ async def test_one_task_at_a_time_may_read():
     assert (await waiting).num_rows == 10
 
 
+async def test_an_opening_that_was_cancelled_or_refused_has_lost_nothing():
+    calls: list[Any] = [aio.AsyncStreamReader.read_all, lambda reader: reader]
+    for call in calls:
+        source = asyncio.StreamReader()
+        reader = aio.open_stream(source)
+        source.feed_data(SMALL[:20])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await call(reader)
+        waiting = asyncio.create_task(reader.read_all())
+        await asyncio.sleep(0)
+        with pytest.raises(ipc.UsageError, match="another task"):
+            await reader
+        source.feed_data(SMALL[20:])
+        assert (await waiting).num_rows == 30
+
+
+async def test_entering_that_was_cancelled_closes(tmp_path):
+    readers = [aio.open_stream(asyncio.StreamReader()), aio.open_stream(tmp_path / "x", follow=True)]
+    for reader in readers:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), reader:
+                pass
+        with pytest.raises(ipc.UsageError, match="closed"):
+            await reader
+
+
 @pytest.mark.parametrize("data", [SMALL, LONG], ids=["small", "large"])
 async def test_a_read_that_was_cancelled_has_lost_nothing(data):
     wanted = ipc.open_stream(data).read_all()
@@ -209,6 +236,26 @@ async def test_what_the_source_raises_is_passed_on_and_ends_the_reader():
     for answer in (None, 5, True, "text"):
         with pytest.raises(ipc.UsageError, match=f"the source gave .*{answer}.*: expected bytes"):
             await aio.open_stream(always(answer))
+
+
+@pytest.mark.parametrize("rows", [10, 50_000], ids=["small", "large"])
+@pytest.mark.parametrize("broken", [0, 2], ids=["first", "last"])
+async def test_a_broken_batch_is_no_end_of_the_stream(tmp_path, rows, broken):
+    data = stream(rows=rows)
+    parts = data.split(b"word ")
+    at = len(b"word ".join(parts[: 1 + broken * rows]))
+    data = data[:at] + b"\xff" + data[at + 1 :]  # not UTF-8
+
+    (tmp_path / "x").write_bytes(data)
+    for reader in (aio.open_stream(fed(data)), aio.open_stream(tmp_path / "x", follow=True)):
+        for _ in range(broken):
+            await reader.read_next_batch()
+        with pytest.raises(ipc.FormatError, match="UTF-8"):
+            await reader.read_next_batch()
+        for _ in range(4):
+            with pytest.raises(ipc.UsageError, match=r"cannot continue.*UTF-8"):
+                await reader.read_next_batch()
+        await reader.close()
 
 
 @pytest.mark.parametrize(("data", "size"), [(SMALL, 64), (LONG, 8000), (LONG, 1 << 17)])
