@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from dissociated import peers
-from dissociated.lent_memory import MIB, Holder, NoConnection, message, state_of
+from dissociated.lent_memory import MIB, Holder, NoConnection, message, state_of, telling
 from dissociated.peers import until, until_collected
 from helpers import arrow_columns
 from helpers.arrays import stored
@@ -201,6 +201,19 @@ def test_a_file_that_was_replaced_is_served_as_it_is_now(path, transport):
         assert read(server).equals(table())
         shutil.move(stored(path.with_name("other.arrow"), table(1)), path)
         assert read(server).equals(table(1))
+
+
+@pytest.mark.parametrize("read_before", [0, 1])
+def test_a_reader_of_a_file_that_is_replaced_goes_on_with_the_old_one(path, read_before):
+    other = stored(path.with_name("other.arrow"), pa.table({"id": range(ROWS), "x": range(ROWS)}))
+    with (
+        dissociated.Server({"t": path}, "file", transport_options=telling("file")) as server,
+        dissociated.connect(server.uri, "t", timeout=SECONDS) as reader,
+    ):
+        found = [reader.read_next_batch() for _ in range(read_before)]
+        shutil.move(other, path)
+        assert pa.Table.from_batches(map(pa.record_batch, [*found, *reader])).equals(table())
+        assert reader.num_bodies_sent < 4  # some lie in the old file
 
 
 def test_files_that_cannot_be_served_are_refused_at_once(path):

@@ -467,6 +467,16 @@ def test_files_that_are_none_or_became_shorter_are_errors(tmp_path):
             server.send(server.messages[1], write_pairs(server.messages[1], 64))
             with server.client() as client, pytest.raises((ipc.FormatError, OSError), match=words):
                 client.read_next_batch()
+    ends = os.pipe()
+    directory = os.open(tmp_path, os.O_RDONLY)
+    for handles in (ends[:1], [directory], ends):
+        with ForgedServer(remote_handle=b"file:" + os.fsencode(path)) as server:
+            before = len(os.listdir("/proc/self/fd"))
+            server.send(server.messages[1], write_pairs(server.messages[1], 64), handles=handles)
+            with server.client() as client, pytest.raises(ipc.FormatError, match=f"{words}|one file descriptor"):
+                client.read_next_batch()
+            assert len(os.listdir("/proc/self/fd")) <= before
+    list(map(os.close, [*ends, directory]))
     with ForgedServer(
         ReadyMessages([*messages_of(batch(0)), message(0)]), remote_handle=b"file:" + os.fsencode(path)
     ) as server:

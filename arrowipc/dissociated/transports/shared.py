@@ -1,7 +1,8 @@
 """Body type 1 on one machine: bodies in memory that the client maps.
 
 The `remote_handle` of a URI names the memory: ``memfd`` (or no handle), whose file descriptors come with the bodies,
-or ``file:/path``. Memory is shared only between processes of one user.
+or ``file:/path``, a file whose descriptor comes with the first body. Memory is shared only between processes of one
+user.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import mmap
 import os
 import stat
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +37,8 @@ class FileMemory(OfferedMemory):
     """An IPC file (or stream) that both sides map: its bodies are used in place, without a copy.
 
     A body whose buffers are in `mapping` is sent by reference, any other body as bytes. So serve messages or batches
-    that were read from `mapping`. The file must not change; if it was replaced under its path, bodies are sent.
+    that were read from `mapping`. The file must not change; if it was replaced under its path, bodies are sent. Each
+    client gets a descriptor of the file with the first body: another file may be at the path when it maps it.
     """
 
     def __init__(self, path: Any, least_bytes: int = 32 << 10) -> None:
@@ -43,10 +46,13 @@ class FileMemory(OfferedMemory):
         self._least_bytes = check_integer("least_bytes", least_bytes, 0, (1 << OFFSET_BITS) - 1)
         with open(self._path, "rb") as file:
             info = os.fstat(file.fileno())
+            # It is open as long as anything refers to this object: a session may still have to send it after `close`.
+            self._fd, _ = registered(self, os.dup, file.fileno())
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
         self.mapping: memoryview = memoryview(mapping)
         self._identity = _identity(info)
         self.remote_handle: bytes = b"file:" + os.fsencode(self._path)
+        self._known: weakref.WeakSet[Connection] = weakref.WeakSet()  # the clients that got the descriptor
 
     @property
     def is_current(self) -> bool:
@@ -63,7 +69,11 @@ class FileMemory(OfferedMemory):
         if message.body_length < self._least_bytes or not self.is_current:
             return None
         pairs = write_places(message, self.mapping, 0)
-        return None if pairs is None else Placed(pairs, Pairs(pairs).addresses)
+        if pairs is None:
+            return None
+        handles = () if connection in self._known else (self._fd,)
+        self._known.add(connection)
+        return Placed(pairs, Pairs(pairs).addresses, handles)
 
     def release(self, addresses: Sequence[int]) -> None:
         """See `OfferedMemory.release`: the file stays."""
@@ -185,7 +195,10 @@ def _map_sealed(handle: int) -> memoryview:
 
 
 class MappedMemory(PeerMemory):
-    """A file that both sides map; addresses are offsets in it."""
+    """A file that both sides map; addresses are offsets in it.
+
+    Its descriptor comes with the first body. If a server of another kind sends none, the path is opened.
+    """
 
     def __init__(self, path: str, connection: Connection) -> None:
         self._path = path
@@ -193,19 +206,32 @@ class MappedMemory(PeerMemory):
         self._map: mmap.mmap | None = None
         self._view = memoryview(b"")
 
+    def accept(self, handles: Sequence[int], body: Any) -> None:
+        try:
+            check_user(self._connection)
+            if len(handles) != 1:
+                raise FormatError(f"{self._path}: expected one file descriptor of the file, found {len(handles)}")
+            self._map_file(handles[0])
+        finally:
+            for handle in handles:
+                os.close(handle)
+
     def _open(self) -> mmap.mmap:
         check_user(self._connection)
         # O_NONBLOCK: opening a pipe or a device must not wait.
         handle, end = registered(self, os.open, self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            info = os.fstat(handle)
-            if not stat.S_ISREG(info.st_mode) or info.st_size == 0:
-                raise FormatError(f"{self._path}: expected a file with something in it")
-            self._map = mmap.mmap(handle, info.st_size, prot=mmap.PROT_READ)
+            return self._map_file(handle)
         finally:
             end()
-        self._view = memoryview(self._map)
-        return self._map
+
+    def _map_file(self, handle: int) -> mmap.mmap:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode) or info.st_size == 0:
+            raise FormatError(f"{self._path}: expected a file with something in it")
+        self._map = mapped = mmap.mmap(handle, info.st_size, prot=mmap.PROT_READ)
+        self._view = memoryview(mapped)
+        return mapped
 
     def message(
         self, metadata: Any, pairs: Pairs, returned: Any, limits: Limits | None, reads: Reads | None = None
