@@ -5,7 +5,7 @@ Only functions import pyarrow, Python's implementation of Flight.
 
 from __future__ import annotations
 
-from _thread import start_new_thread
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Collection, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -83,13 +83,16 @@ class FlightReader(BatchReader):
         How each endpoint so far was read: its dissociated URIs, or "DoGet" and the location.
     """
 
-    __slots__ = ("_current", "_options", "_rest", "_schema", "sources")
+    __slots__ = ("_batches", "_current", "_failure", "_options", "_rest", "_schema", "_turn", "sources")
 
     def __init__(self, endpoints: Sequence[Any], schema: Schema | None, options: dict[str, Any]) -> None:
         self._closed = False
+        self._failure: str | None = None
+        self._turn = allocate_lock()
         self._options = options
         self._rest = iter(endpoints)
         self.sources: list[str] = []
+        self._batches: Iterator[RecordBatch] = iter(())  # the rest of `_current`
         self._current = self._next_endpoint()
         self._schema = schema if self._current is None else self._current.schema
 
@@ -99,6 +102,7 @@ class FlightReader(BatchReader):
         if endpoint is None:
             return None
         reader, source = _open_endpoint(endpoint, **self._options)
+        self._batches = iter(reader)
         self.sources.append(source)
         return reader
 
@@ -109,21 +113,39 @@ class FlightReader(BatchReader):
             raise UsageError("this flight has no endpoints and no schema")
         return self._schema
 
-    def __iter__(self) -> Iterator[RecordBatch]:
-        self._check_open()
+    def _next(self) -> RecordBatch | None:
+        """Return the next batch, None at the end; after an error, no later call is the end."""
+        if self._failure is not None:
+            raise UsageError(f"this stream cannot continue: {self._failure}")
+        if not self._turn.acquire(blocking=False):
+            raise UsageError("another thread is reading this stream: one thread at a time may")
+        try:
+            return self._go_on()
+        except BaseException as error:
+            self._failure = f"an error ended it: {error}"
+            self._close_current()
+            raise
+        finally:
+            self._turn.release()
+
+    def _go_on(self) -> RecordBatch | None:
         while self._current is not None:
-            # No `yield from`: it would close the reader when this generator is closed, after any batch.
-            for batch in self._current:  # noqa: UP028
-                yield batch
+            batch = next(self._batches, None)
+            if batch is not None:
+                return batch
             self._close_current()
             self._current = self._next_endpoint()
             if self._current is not None and not self.schema.equals(self._current.schema):
-                found = self._current.schema
-                self.close()
                 raise FormatError(
                     f"endpoint {len(self.sources) - 1} has another schema than the first: it "
-                    f"{difference(self.schema, found)}"
+                    f"{difference(self.schema, self._current.schema)}"
                 )
+        return None
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        self._check_open()
+        while (batch := self._next()) is not None:
+            yield batch
 
     def read_next_batch(self) -> RecordBatch:
         """Return the next batch; errors are those of `Client`; with DoGet, an OSError or a FormatError."""
@@ -132,13 +154,14 @@ class FlightReader(BatchReader):
     __next__ = read_next_batch
 
     def _close_current(self) -> None:
-        current, self._current = self._current, None
+        current, self._current, self._batches = self._current, None, iter(())
         if current is not None:
             current.close()
 
     def close(self) -> None:
         """End the streams; batches that were read stay valid."""
         self._closed = True
+        self._failure = self._failure or "it was closed"
         self._close_current()
 
 

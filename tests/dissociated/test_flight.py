@@ -279,8 +279,43 @@ def test_a_wait_for_do_get_ends_by_default(stage, monkeypatch):
         server.gate.set()
 
 
-def test_what_fails_in_the_source_reaches_who_reads_by_do_get():
+def test_what_fails_in_the_source_reaches_who_reads_by_do_get_and_is_no_end():
     with Troubled() as server, fl.connect(f"grpc://127.0.0.1:{server.port}") as client:
         reader = from_flight(fl.FlightEndpoint(b"fails", []), client=client)
-        with reader, pytest.raises(OSError, match="the disk is gone"):
-            reader.read_all()
+        with reader:
+            with pytest.raises(OSError, match="the disk is gone"):
+                reader.read_all()
+            for read in (reader.read_all, reader.read_next_batch, lambda: list(reader)):
+                with pytest.raises(ipc.UsageError, match=r"cannot continue: an error ended it: .*the disk is gone"):
+                    read()
+
+
+def test_an_endpoint_that_cannot_be_read_is_no_end(there):
+    _, front = there
+    endpoints = [fl.FlightEndpoint(b"many", places) for places in (front.uris, [NOBODY], front.uris)]
+    info = fl.FlightInfo(pa.schema([("x", pa.int64())]), fl.FlightDescriptor.for_command(b""), endpoints)
+    reader = from_flight(info, timeout=20)
+    with pytest.raises(ConnectionError, match="no location of the endpoint can be read"):
+        reader.read_all()
+    with pytest.raises(ipc.UsageError, match=r"cannot continue: an error ended it: no location"):
+        reader.read_all()
+
+
+def test_a_reader_that_is_closed_while_it_is_iterated_does_not_seem_complete(there):
+    client, front = there
+    for places in (front.uris, []):
+        reader = from_flight(fl.FlightEndpoint(b"many", places), client=client, timeout=20)
+        batches = iter(reader)
+        next(batches)
+        reader.close()
+        with pytest.raises(ipc.UsageError, match="cannot continue: it was closed"):
+            next(batches)
+
+
+def test_a_second_thread_on_one_flight_is_refused_and_harms_nothing(there):
+    client, _ = there
+    with from_flight(fl.FlightEndpoint(b"many", []), client=client, timeout=20) as reader:
+        # As another thread has it while it reads.
+        with reader._turn, pytest.raises(ipc.UsageError, match="one thread at a time"):
+            reader.read_next_batch()
+        assert reader.read_all().num_rows == 100_000
