@@ -11,11 +11,11 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from arrowipc.arguments import check_names, described
+from arrowipc.arguments import check_names, columns_of, described
 from arrowipc.cdata.import_array import schema_from
 from arrowipc.decode.stream_decoder import StreamDecoder
-from arrowipc.dissociated.client import connect
-from arrowipc.dissociated.connection import LONGER, TIMEOUT, seconds
+from arrowipc.dissociated.client import check_options, connect
+from arrowipc.dissociated.connection import LONGER, TIMEOUT
 from arrowipc.dissociated.schemes import SCHEMES
 from arrowipc.dissociated.served import messages_of
 from arrowipc.dissociated.server import Server
@@ -217,8 +217,9 @@ class DoGet:
         self._wanted: SimpleQueue[bool] = SimpleQueue()
         self._answers: SimpleQueue[Any] = SimpleQueue()
         self._client, self._call = client if owned else None, None
-        self._timeout = seconds("timeout", options.get("timeout", TIMEOUT))
-        steps = _steps(client, ticket, call_options, options)
+        self._timeout: float | None = options.get("timeout", TIMEOUT)
+        decoder = StreamDecoder(**{name: options[name] for name in DecodeOptions.defaults})
+        steps = _steps(client, ticket, call_options, decoder)
         try:
             start_new_thread(_take_steps, (steps, self._wanted, self._answers))
             self._call = self._next()
@@ -260,12 +261,10 @@ def _take_steps(steps: Iterator[Any], wanted: SimpleQueue[bool], answers: Simple
             answers.put(error)
 
 
-def _steps(client: Any, ticket: Any, call_options: Any, options: dict[str, Any]) -> Iterator[Any]:
-    """Yield the call, the schema and the batches; these pass a `StreamDecoder`, which applies the options."""
+def _steps(client: Any, ticket: Any, call_options: Any, decoder: StreamDecoder) -> Iterator[Any]:
+    """Yield the call, the schema and the batches; these pass the decoder, which applies the options."""
     call = client.do_get(ticket, call_options)
     yield call
-    columns, validate, limits = options.get("columns"), options.get("validate", "full"), options.get("limits")
-    decoder = StreamDecoder(columns, validate, limits, options.get("use_threads", True), True)
     for event in map(decoder.decode_next, messages_of(call.to_reader())):
         if isinstance(event, SchemaRead):
             yield event.schema
@@ -312,7 +311,8 @@ def from_flight(
     call_options : pyarrow.flight.FlightCallOptions, optional
         Options of DoGet, for example a timeout of the whole call.
     **options
-        `columns`, `validate`, `limits`, `use_threads`, `ensure_native_endian`, `timeout`: as for `connect`.
+        `columns`, `validate`, `limits`, `use_threads`, `ensure_native_endian`, `verify`, `timeout`: as for `connect`.
+        What comes by DoGet has no checksums, and pyarrow has converted big-endian bodies.
 
     Returns
     -------
@@ -331,6 +331,11 @@ def from_flight(
         No server listens at any location, or DoGet failed.
     """
     check_names("from_flight", options, {**DecodeOptions.defaults, **(connect.__kwdefaults__ or {})})
+    decoding = DecodeOptions({name: options[name] for name in options if name in DecodeOptions.defaults}).decoding()
+    check_options(decoding["limits"], options.get("timeout", TIMEOUT))
+    if decoding["columns"] is not None:
+        decoding["columns"] = columns_of(decoding["columns"])  # an iterator would be empty at the second location
+    StreamDecoder(**decoding)  # checks the values
     if hasattr(info, "endpoints"):
         endpoints = list(info.endpoints)
     elif hasattr(info, "ticket") and hasattr(info, "locations"):
@@ -344,6 +349,7 @@ def from_flight(
         "flight_options": flight_options or {},
         "call_options": call_options,
         **options,
+        **decoding,
     }
     return FlightReader(endpoints, schema, every)
 

@@ -235,6 +235,36 @@ def test_d092_alternatives_that_we_hand_out_are_not_taken_for_a_pair():
             assert reader.read_all().to_pydict() == {"x": [1, 2]}
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"verify": "x"}, "verify must be True or False"),
+        ({"ensure_native_endian": 5}, "ensure_native_endian must be True or False"),
+        ({"validate": "x"}, 'validate must be "none", "full" or "strict"'),
+        ({"limits": 5}, "limits must be a Limits"),
+        ({"columns": 5.0}, "columns"),
+        ({"timeout": 0}, "timeout: expected seconds"),
+    ],
+)
+def test_wrong_options_are_refused_whatever_a_flight_leads_to(there, options, words):
+    client, front = there
+    empty = fl.FlightInfo(pa.schema([]), fl.FlightDescriptor.for_command(b""), [])
+    for info in (empty, *(fl.FlightEndpoint(b"many", places) for places in (front.uris, []))):
+        with pytest.raises(ipc.UsageError, match=words):
+            from_flight(info, client=client, **options)
+
+
+def test_options_mean_the_same_by_either_way(there):
+    client, front = there
+    for places in ([NOBODY + "&streams=both", front.uris[0] + "&streams=both"], []):
+        endpoint = fl.FlightEndpoint(b"many", places)
+        with pytest.raises(ipc.FormatError, match="it has no checksum"):
+            from_flight(endpoint, client=client, timeout=20, verify=True)
+        for chosen in ({"verify": None}, {"ensure_native_endian": False}, {"columns": iter(["x"])}):
+            with from_flight(endpoint, client=client, timeout=20, **chosen) as reader:
+                assert reader.read_all().to_pydict() == {"x": [*range(100_000)]}
+
+
 def test_what_is_no_flight_is_refused():
     with pytest.raises(ipc.UsageError, match="expected a FlightInfo or a FlightEndpoint"):
         from_flight("grpc://127.0.0.1:1")
