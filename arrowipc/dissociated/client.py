@@ -249,6 +249,8 @@ class Client(BatchReader):
             raise StopIteration
         return batch
 
+    __next__ = read_next_batch
+
     def __iter__(self) -> Iterator[RecordBatch]:
         self._check_open()
         while (batch := self._next()) is not None:

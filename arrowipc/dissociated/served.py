@@ -41,13 +41,29 @@ class ReadyMessages:
         return iter(self._messages)
 
 
+class ReadOnce:
+    """A source that can be read once, such as a reader or an iterator: a second time it would seem to have no rows."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = [given]
+
+    def take(self) -> Any:
+        """Return what was given, the first time."""
+        try:
+            return self._given.pop()
+        except IndexError:
+            raise UsageError(
+                "the source can be read once, and was read: give a callable that makes a new one for each client"
+            ) from None
+
+
 class Prepared:
     """A source whose messages are made once for all clients, and are in shared memory once.
 
     Parameters
     ----------
     source : object
-        A source as for `Server`; it is read when the first client asks.
+        A source as for `Server`; it is read when the first client asks, and again for the next one if that failed.
     sparing : bool, default False
         Hold in shared memory only bodies that would not be sent (`least_bytes`), and only if all held bodies
         together are within its `capacity`. A server with "shm" prepares tables in this way by itself.
@@ -119,7 +135,11 @@ def checked_source(given: Any, schema: Any = None) -> Any:
         later = callable(each) or hasattr(each, "__arrow_c_stream__")
         if not (later or isinstance(each, (Prepared, ReadyMessages, Iterator))):
             batches_of(each, schema)
-    return given
+    return ReadOnce(given) if _can_be_read_once(given) else given
+
+
+def _can_be_read_once(given: Any) -> bool:
+    return isinstance(given, Iterator) or (isinstance(given, (list, tuple)) and any(map(_can_be_read_once, given)))
 
 
 def source_of(given: Any, memory: OfferedMemory | None, options: Mapping[str, Any]) -> Any:
@@ -158,7 +178,7 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
     sink = MessageSink()
     rules = {"alignment": ALIGNMENT, "legacy": False, "metadata_version": "V5", **options}
     writer = BatchWriter(sink, WriteOptions(rules))
-    data = source() if callable(source) else source
+    data = source.take() if isinstance(source, ReadOnce) else source() if callable(source) else source
     try:
         if isinstance(data, ReadyMessages):
             yield from data

@@ -50,9 +50,10 @@ class Server(Closing):
     ----------
     streams : mapping of str or bytes to source, or callable
         The streams by name. A source is a RecordBatch, a Table, an object with ``__arrow_c_stream__`` or
-        ``__arrow_c_array__``, the path of an Arrow IPC file or stream, or a callable that returns one of these (a
-        reader can be read once, so give a callable that opens it). A callable in place of the mapping takes the name
-        (bytes) and returns a source, or None if it is unknown. Sources are read in threads of the server.
+        ``__arrow_c_array__``, the path of an Arrow IPC file or stream, or a callable that returns one of these. A
+        reader can be read once, and a second client gets an error: give a callable that opens it. A callable in place
+        of the mapping takes the name (bytes) and returns a source, or None if it is unknown. Sources are read in
+        threads of the server.
     transport : {"tcp", "unix", "shm", "file", "ucx"}
         "shm" puts bodies into shared memory that clients map: no byte of them is sent. Tables of the mapping are put
         there once for all clients if there is room (see `Prepared`); give a callable for data that change. "file"

@@ -170,6 +170,42 @@ def test_checking_a_source_uses_nothing_of_it_up(source):
         assert reader.read_all().to_pydict() == {"x": [1, 2, 3]}
 
 
+ONCE = "the source can be read once, and was read: give a callable that makes a new one for each client"
+BATCHES = peers.numbers(10, 2).to_batches()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda _: pa.table({"x": [1]}).to_reader(),
+        lambda _: iter(BATCHES),
+        lambda _: [BATCHES[0], iter(BATCHES[1:])],
+        lambda _: ipc.open_stream(peers.written(peers.numbers())),
+        lambda server: dissociated.connect(server.uri, "t", timeout=SECONDS),
+    ],
+    ids=["pyarrow's reader", "iterator", "list with an iterator", "our reader", "client"],
+)
+def test_a_source_that_can_be_read_once_has_no_second_client_without_rows(make):
+    with (
+        dissociated.Server({"t": peers.numbers()}, "tcp") as origin,
+        dissociated.Server({"t": make(origin)}, "unix", schema=BATCHES[0].schema) as server,
+    ):
+        assert peers.read_from(server).num_rows > 0
+        with pytest.raises(FormatError, match="reading the source of the stream failed"):
+            peers.read_from(server)
+        until(lambda: server.errors, "the server says why")
+        assert peers.said(server) == [("UsageError", ONCE)]
+
+
+def test_what_is_prepared_of_a_source_that_failed_once_is_not_empty():
+    source = dissociated.Prepared(torn(), schema=BATCHES[0].schema)
+    with pytest.raises(LookupError):
+        list(source.messages(None))
+    for _ in range(2):
+        with pytest.raises(UsageError, match=ONCE):
+            list(source.messages(None))
+
+
 # -- addresses -----------------------------------------------------------------------------------------------
 
 
