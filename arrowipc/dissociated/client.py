@@ -256,6 +256,10 @@ class Client(BatchReader):
         while (batch := self._next()) is not None:
             yield batch
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"batches read: {self.decoder.stats[1]}"
+        return f"<Client: {state}>\n{self.decoder.schema}"
+
     def close(self) -> None:
         """End the stream; batches that were read stay valid, and the connection stays open while they are used."""
         self._closed = True

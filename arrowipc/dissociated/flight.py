@@ -153,6 +153,10 @@ class FlightReader(BatchReader):
 
     __next__ = read_next_batch
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"endpoints opened: {len(self.sources)}"
+        return f"<FlightReader: {state}>\n{self._schema}"
+
     def _close_current(self) -> None:
         current, self._current, self._batches = self._current, None, iter(())
         if current is not None:

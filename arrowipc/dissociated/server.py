@@ -384,7 +384,10 @@ def finder(streams: Any, memory: OfferedMemory | None, options: Mapping[str, Any
     sources = {}
     for name, given in streams.items():
         try:
-            sources[ident_of(name)] = source_of(given, memory, options)
+            ident = ident_of(name)
+            if ident in sources:
+                raise UsageError("expected one stream of each name, found this one as str and as bytes: rename one")
+            sources[ident] = source_of(given, memory, options)
         except ArrowIpcError as error:
             error.args = (f"streams[{name!r}]: {str(error).removeprefix('write: ')}",)
             raise

@@ -273,8 +273,10 @@ def test_what_is_no_flight_is_refused():
 def test_a_closed_reader_says_so(there):
     client, front = there
     reader = from_flight(fl.FlightEndpoint(b"many", front.uris), client=client, timeout=20)
+    assert repr(reader) == f"<FlightReader: endpoints opened: 1>\n{reader.schema}"
     reader.close()
     reader.close()
+    assert repr(reader).startswith("<FlightReader: closed>\n")
     with pytest.raises(ipc.UsageError, match="closed"):
         reader.read_next_batch()
     with contextlib.closing(from_flight(fl.FlightEndpoint(b"many", []), client=client)) as reader:

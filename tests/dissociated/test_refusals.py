@@ -155,6 +155,11 @@ def test_sources_are_checked_when_a_server_is_made(source, words):
         dissociated.Prepared(source)
 
 
+def test_a_name_that_is_there_twice_is_refused():
+    with pytest.raises(UsageError, match=r"streams\[b'a'\]: expected one stream of each name"):
+        dissociated.Server({"a": peers.numbers(), b"a": peers.numbers()}, "tcp")
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -375,6 +375,16 @@ def test_what_a_live_source_gives_is_sent_before_it_is_asked_for_more(transport)
     assert found == [100] * 10
 
 
+def test_a_client_is_an_iterator_that_says_how_far_it_is():
+    with offering("unix") as server, dissociated.connect(server.uri, "numbers", timeout=SECONDS) as reader:
+        assert repr(reader) == f"<Client: batches read: 0>\n{reader.schema}"
+        assert next(reader).num_rows == 1000
+        assert repr(reader).startswith("<Client: batches read: 1>\n")
+        with pytest.raises(StopIteration):
+            next(reader)
+    assert repr(reader).startswith("<Client: closed>\n")
+
+
 def test_a_second_thread_on_one_stream_is_refused_and_harms_nothing():
     with offering("unix") as server, dissociated.connect(server.uri, "numbers", timeout=SECONDS) as reader:
         # As another thread has it while it takes a step.
