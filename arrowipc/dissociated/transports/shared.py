@@ -46,8 +46,7 @@ class FileMemory(OfferedMemory):
         self._least_bytes = check_integer("least_bytes", least_bytes, 0, (1 << OFFSET_BITS) - 1)
         with open(self._path, "rb") as file:
             info = os.fstat(file.fileno())
-            # It is open as long as anything refers to this object: a session may still have to send it after `close`.
-            self._fd, _ = registered(self, os.dup, file.fileno())
+            self._fd, self._end = registered(self, os.dup, file.fileno())
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if info.st_size else b""
         self.mapping: memoryview = memoryview(mapping)
         self._identity = _identity(info)
@@ -69,7 +68,7 @@ class FileMemory(OfferedMemory):
         if message.body_length < self._least_bytes or not self.is_current:
             return None
         pairs = write_places(message, self.mapping, 0)
-        if pairs is None:
+        if pairs is None or not self._end.alive:
             return None
         handles = () if connection in self._known else (self._fd,)
         self._known.add(connection)
@@ -84,6 +83,9 @@ class FileMemory(OfferedMemory):
     def close(self) -> None:
         """See `OfferedMemory.close`: batches that were read from the map keep it."""
         self.mapping = memoryview(b"")
+        # A dropped server may still have to send the descriptor; then it is closed with the last reference to this.
+        if all(each.at_end for each in list(self._known)):
+            self._end()
 
 
 def _identity(info: os.stat_result) -> tuple[int, ...]:
