@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import struct
 from decimal import Decimal
 from fractions import Fraction
@@ -40,6 +41,7 @@ NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1, "day": 86_400 * 10*
 NUMPY_UNITS = {"W": 7 * NANOSECONDS["day"], "D": NANOSECONDS["day"], "h": 3600 * 10**9, "m": 60 * 10**9, **NANOSECONDS}
 EPOCH = dt.datetime(1970, 1, 1)
 MICROSECOND = dt.timedelta(microseconds=1)
+_FINE = re.compile(r"([^.,]*[.,][0-9]{6})([0-9]+)(.*)", re.DOTALL)
 
 
 def stored_type(kind: at.DataType) -> at.DataType:
@@ -227,11 +229,11 @@ def nanoseconds_of(type_: at.DataType, value: Any) -> int:
                 raise TypeError("expected a timedelta")
             return int(value // MICROSECOND) * 1000 + int(getattr(value, "nanoseconds", 0))
         case at.Time():
-            found = dt.time.fromisoformat(value) if isinstance(value, str) else value
+            found, more = read_text(dt.time, value) if isinstance(value, str) else (value, 0)
             if not isinstance(found, dt.time) or found.tzinfo is not None:
                 raise TypeError("expected a time of day, without a zone")
-            return (((found.hour * 60 + found.minute) * 60 + found.second) * 10**6 + found.microsecond) * 1000
-    found = dt.datetime.fromisoformat(value) if isinstance(value, str) else value
+            return (((found.hour * 60 + found.minute) * 60 + found.second) * 10**6 + found.microsecond) * 1000 + more
+    found, more = read_text(dt.datetime, value) if isinstance(value, str) else (value, 0)
     if not isinstance(found, dt.date):
         raise TypeError("expected a date, a datetime or text such as 2024-01-31T12:00")
     if not isinstance(found, dt.datetime):
@@ -240,4 +242,14 @@ def nanoseconds_of(type_: at.DataType, value: Any) -> int:
     if (found.tzinfo is not None) != zoned:
         raise TypeError(f"the column has {'a' if zoned else 'no'} time zone, the literal {'none' if zoned else 'one'}")
     since = found - (EPOCH.replace(tzinfo=dt.UTC) if zoned else EPOCH)
-    return int(since // MICROSECOND) * 1000 + int(getattr(found, "nanosecond", 0))
+    return int(since // MICROSECOND) * 1000 + int(getattr(found, "nanosecond", more))
+
+
+def read_text(kind: Any, text: str) -> tuple[Any, int]:
+    """Return the time of day or datetime in a text, and its nanoseconds, for which Python's classes have no place."""
+    fine = _FINE.fullmatch(text)
+    if fine is None:
+        return kind.fromisoformat(text), 0
+    if fine[2][3:].strip("0"):
+        raise ValueError("expected at most nine digits of a second")
+    return kind.fromisoformat(fine[1] + fine[3]), int(fine[2][:3].ljust(3, "0"))

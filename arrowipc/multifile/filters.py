@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc import types
 from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.filters.literals import read_text
 from arrowipc.filters.pruning import Pruner, fields_at
 from arrowipc.filters.row_filters import RowFilter
 
@@ -187,11 +188,18 @@ def _value_of(text: str, kind: Any) -> Any:
     if isinstance(kind, types.Bool):
         return ["false", "true"].index(text.lower()) == 1
     if isinstance(kind, types.Timestamp):
-        at = dt.datetime.fromisoformat(text)
-        return at.replace(tzinfo=dt.UTC) if kind.timezone is not None and at.tzinfo is None else at
+        at, more = read_text(dt.datetime, text)
+        at = at.replace(tzinfo=dt.UTC) if kind.timezone is not None and at.tzinfo is None else at
+        whole = at.isoformat(timespec="microseconds")
+        return f"{whole[:26]}{more:03}{whole[26:]}"
     for many, read in _READ:
         if isinstance(kind, many):
             return read(text)
+    return text
+
+
+def _time(text: str) -> str:
+    read_text(dt.time, text)
     return text
 
 
@@ -201,7 +209,7 @@ _READ: tuple[tuple[Any, Any], ...] = (
     (types.FloatingPoint, float),
     (types.Decimal, Decimal),
     (types.Date, dt.date.fromisoformat),
-    (types.Time, dt.time.fromisoformat),
+    (types.Time, _time),
     ((types.Binary, types.LargeBinary, types.BinaryView, types.FixedSizeBinary), str.encode),
 )
 
