@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc import types
 from arrowipc.errors import ArrowIpcError, UsageError
-from arrowipc.filters.literals import read_text
+from arrowipc.filters.literals import read_text, stored_type
 from arrowipc.filters.pruning import Pruner, fields_at
 from arrowipc.filters.row_filters import RowFilter
 
@@ -164,8 +164,7 @@ def _condition_of(text: str, schema: Schema) -> Condition:
     fields = fields_at(tuple(schema), name)
     if not fields:
         raise UsageError(f"--where {text!r}: there is no column {name!r}; there are {', '.join(schema.names[:20])}")
-    kind = fields[0].type
-    kind = kind.value_type if isinstance(kind, types.Dictionary) else kind
+    kind = stored_type(fields[0].type)
     operator = " ".join(found["operator"].lower().split())
     if operator in _NULLS:
         return name, _NULLS[operator]

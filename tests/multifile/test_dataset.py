@@ -337,6 +337,7 @@ VALUES: dict[str, tuple[Any, list[Any], dict[str, list[int]]]] = {
     "hour": (at.time64("ns"), [123_456_789, 123_456_000], {"= 00:00:00.123456789": [0], "= 00:00:00.123456": [1]}),
     "fee": (decimal128(5, 2), [Decimal("1.25"), None, Decimal("3.00"), Decimal("-1.00")], {"> 1.2499": [0, 2]}),
     "ok": (bool_(), [True, None, False, True], {"= true": [0, 3], "!= true": [2]}),
+    "runs": (at.run_end_encoded("int32", "int64"), [3, 3, None, 4], {"= 3": [0, 1], "in 4": [3]}),
     "place": (struct([field("x", int32())]), [{"x": 1}, None, {"x": None}, {"x": 5}], {".x >= 1": [0, 3]}),
 }
 
