@@ -274,7 +274,7 @@ class FileMapping:
     def value(self, value: Any, kind: at.DataType, column: str) -> _Repeated:
         """Return a value or null of a type, to be repeated; keep the last one of each column."""
         known = self._values.get(column)
-        if known is None or known[0] != value:
+        if known is None or known[0] != value or known[1].kind != kind:  # names of members may look like columns
             known = self._values[column] = value, _Repeated(value, kind)
         return known[1]
 
@@ -312,6 +312,7 @@ class _Repeated:
     """One value, repeated as often as there are rows; keeps the longest array so far."""
 
     def __init__(self, value: Any, kind: at.DataType) -> None:
+        self.kind: at.DataType = kind
         self._array = self._one = Array.from_pylist([value], kind)
         self.width: int = max(nbytes_of(self._one), 8)
 
@@ -416,7 +417,7 @@ class _Parts:
         if bits is not None:
             valid = np.unpackbits(np.frombuffer(bits, np.uint8), count=n, bitorder="little").view(np.bool_)
         index = np.where(valid, _numbers(array, kind.index_type), 0).astype(np.int64)
-        if not valid.any():
+        if not valid.any() or isinstance(want.type, at.Null):
             self.repeated(None, n, want.type, column)
             return
         if values is None or index.min() < 0 or index.max() >= len(values):

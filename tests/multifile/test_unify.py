@@ -111,6 +111,17 @@ def test_what_has_no_common_type_is_an_error_that_names_file_and_column(tmp_path
         ipc.open_dataset(tmp_path, schema=ipc.open_file(tmp_path / "a.arrow").schema).read_all()
 
 
+def test_dictionaries_of_nulls_and_members_that_look_like_columns(tmp_path):
+    for i, kind in enumerate((pa.int8(), pa.int16())):
+        put(
+            tmp_path / f"nulls/{i}.arrow", {"x": pa.DictionaryArray.from_arrays(pa.array([0, None], kind), pa.nulls(1))}
+        )
+    assert ipc.open_dataset(tmp_path / "nulls").read_all().to_pydict() == {"x": [None] * 4}
+    put(tmp_path / "dots/0.arrow", {"a": [{"b": "x", "c": 1}], "a.b": [5]})
+    put(tmp_path / "dots/1.arrow", {"a": [{"c": 1}]})
+    assert ipc.open_dataset(tmp_path / "dots").row(1) == {"a": {"b": None, "c": 1}, "a.b": None}
+
+
 def test_dictionaries_that_share_a_number_in_one_file_only(tmp_path):
     for name, columns in (("a", {"x": WORDS}), ("b", {"y": pa.array([5, 5]).dictionary_encode(), "x": WORDS[:2]})):
         put(tmp_path / f"{name}.arrow", columns)
