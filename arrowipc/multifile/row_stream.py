@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -164,6 +164,7 @@ class RowStream(Samples):
         return TorchRows(self)
 
     def __iter__(self) -> Iterator[Any]:
+        check_integer("epoch", self.epoch, 0, 2**63 - 1)
         share, skipped = _share_of(self._process), self._resume
         if skipped and self._share != share:
             raise UsageError(f"the state is that of share {self._share}, and this is {share}, as (number, of how many)")
@@ -187,8 +188,8 @@ class RowStream(Samples):
         else:
             samples = self._formatted(batch)
             if self._format == "numpy":
-                columns = samples.values()
-                samples = (dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+                rows = zip(*samples.values(), strict=True) if samples else repeat((), len(batch))
+                samples = (dict(zip(batch.schema.names, row, strict=True)) for row in rows)
         return iter(samples) if self._transform is None else map(self._transform, samples)
 
     def _ordered(self, share: tuple[int, int], skipped: int) -> Iterator[RecordBatch]:

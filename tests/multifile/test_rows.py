@@ -213,6 +213,11 @@ def test_no_rows_are_a_data_set_too(tmp_path):
         dataset[0]
 
 
+@pytest.mark.parametrize("form", ["python", "numpy", "arrow"])
+def test_rows_without_columns_are_samples_too(parts, form):
+    assert len(list(ipc.RowStream(parts, columns=[], format=form))) == len(ipc.RowDataset(parts, columns=[])) == 60
+
+
 # -- passes that go on later ---------------------------------------------------------------------------------
 
 
@@ -315,3 +320,13 @@ def test_a_state_that_is_none_changes_nothing(state, tmp_path):
     with pytest.raises(ipc.UsageError, match=r"a state is what|must be an integer"):
         rows.load_state_dict(state)
     assert len(list(rows)) == 3
+
+
+@pytest.mark.parametrize("epoch", [-1, None, 1.5, "x"])
+def test_the_number_of_a_pass_is_an_integer(parts, epoch):
+    rows = ipc.RowStream(parts, shuffle=10)
+    rows.epoch = epoch
+    with pytest.raises(ipc.UsageError, match="epoch must be an integer from 0"):
+        list(rows)
+    rows.epoch = 3
+    assert len(list(rows)) == 60
