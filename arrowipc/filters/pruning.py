@@ -293,6 +293,11 @@ def fields_at(fields: Sequence[at.Field], path: str) -> list[at.Field]:
     return [field for _, field in places_at(fields, path)]
 
 
+def columns_at(fields: Sequence[at.Field], paths: Iterable[str]) -> list[str]:
+    """Return the names of the columns in which paths lead to something, each once."""
+    return list(dict.fromkeys([fields[places_at(fields, path)[0][0][0]].name for path in paths]))
+
+
 def places_at(fields: Sequence[at.Field], path: str) -> list[tuple[tuple[int, ...], at.Field]]:
     """Return such fields with their places: the number of the column, then that of the struct's member, and so on."""
     found: list[tuple[tuple[int, ...], at.Field]] = [

@@ -262,9 +262,10 @@ class Dataset(Initialized):
 
     def _tested(self) -> list[str]:
         """Return the names of the columns that decide about rows."""
-        names = self._options.schema.names
-        paths = self._pruner(self._options.schema, True).columns
-        return list(dict.fromkeys([path if path in names else path.partition(".")[0] for path in paths]))
+        from arrowipc.filters.pruning import columns_at
+
+        schema = self._options.schema
+        return columns_at(tuple(schema), self._pruner(schema, True).columns)
 
     def _passing(self, task: Callable[[], RecordBatch | None], test: RowFilter) -> RecordBatch | None:
         batch = task()
@@ -455,7 +456,9 @@ def _within(known: tuple[str | int, ...], column: str | int) -> Iterable[str | i
     """Return those of the columns read that a column of the result means: all parts of a struct, for instance."""
     if isinstance(column, int):
         return (known[column],)
-    parts = [each for each in known if each == column or str(each).startswith(f"{column}.")]
+    if column in known:
+        return (column,)
+    parts = [each for each in known if str(each).startswith(f"{column}.")]
     return parts or (column,)
 
 

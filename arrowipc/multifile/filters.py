@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from arrowipc import types
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.filters.literals import read_text, stored_type
-from arrowipc.filters.pruning import Pruner, fields_at
+from arrowipc.filters.pruning import Pruner, columns_at, fields_at
 from arrowipc.filters.row_filters import RowFilter
 
 if TYPE_CHECKING:
@@ -218,8 +218,7 @@ _READ: tuple[tuple[Any, Any], ...] = (
 
 def columns_tested(conditions: Iterable[Condition], schema: Schema) -> list[str]:
     """Return the names of the columns that conditions are about, each once."""
-    names = set(schema.names)
-    return list(dict.fromkeys([path if path in names else path.split(".")[0] for path, *_ in conditions]))
+    return columns_at(tuple(schema), [path for path, *_ in conditions])
 
 
 def rows_passing(conditions: list[Condition], batch: RecordBatch) -> Any:

@@ -21,7 +21,7 @@ from multifile.folders import put, rows, write
 import arrowipc as ipc
 from arrowipc import FormatError, NotFoundError, UsageError, types as at
 from arrowipc.maps.file_maps import FileMap
-from arrowipc.multifile.filters import from_text, rows_passing
+from arrowipc.multifile.filters import columns_tested, from_text, rows_passing
 from arrowipc.multifile.partitioning import NULL, key_type, keys_of
 from arrowipc.sources.files import is_hidden
 from arrowipc.types import bool_, date32, decimal128, dictionary, field, float64, int32, struct, timestamp, utf8
@@ -111,6 +111,15 @@ def test_members_of_structs(tmp_path):
     assert ipc.open_dataset(tmp_path, columns=["s.b"]).read_all().to_pylist() == [{"s": {"b": "x"}}, {"s": {"b": "y"}}]
     chosen = ipc.open_dataset(tmp_path, columns=["s.c", "y", "s.a"]).select("s")
     assert chosen.read_all().to_pydict() == {"s": [{"a": 1, "c": None}, {"a": None, "c": 2.5}]}
+
+
+def test_dots_in_names_are_no_paths_where_a_column_has_the_name(tmp_path):
+    put(tmp_path / "a.arrow", {"a": [1, 2], "a.b": [{"c": 1}, {"c": 5}]})
+    dataset = ipc.open_dataset(tmp_path, columns=["a", "a.b"])
+    assert dataset.select("a").read_all().to_pydict() == {"a": [1, 2]}
+    found = dataset.filter([("a.b.c", ">", 1)])
+    assert (found.count_rows(), found.select("a").read_all().to_pydict()) == (1, {"a": [2]})
+    assert columns_tested([("a.b.c", ">", 1), ("a", ">", 0), ("a.b", "is_null")], dataset.schema) == ["a.b", "a"]
 
 
 def test_a_given_schema_opens_nothing_before_it_is_needed(folder):
