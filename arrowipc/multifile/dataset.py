@@ -385,7 +385,10 @@ class Dataset(Initialized):
         files = [field for field in options.schema if field.name not in keys]
         columns: tuple[str | int, ...] | None
         if list(schema) == files:  # also where names repeat
-            columns = None if self._columns is None else tuple([each for each in self._columns if each not in keys])
+            names = options.schema.names
+            columns = self._columns and tuple(
+                [each for each in self._columns if (names[each] if isinstance(each, int) else each) not in keys]
+            )
         else:
             wanted = dict.fromkeys([field.name for field in self.schema if field.name not in keys])
             columns = tuple(chain.from_iterable([schema.get_all_field_indices(name) for name in wanted]))

@@ -122,6 +122,13 @@ def test_dots_in_names_are_no_paths_where_a_column_has_the_name(tmp_path):
     assert columns_tested([("a.b.c", ">", 1), ("a", ">", 0), ("a.b", "is_null")], dataset.schema) == ["a.b", "a"]
 
 
+def test_keys_beside_names_that_repeat_are_found_by_number(tmp_path):
+    put(tmp_path / "k=7/0.arrow", pa.table([[1], [2]], names=["x", "x"]))
+    for columns, expected in (([0, 2], [[1], [7]]), ([2, 1], [[7], [2]])):
+        found = ipc.open_dataset(tmp_path, columns=columns).read_all()
+        assert [column.to_pylist() for column in found.columns] == expected
+
+
 def test_a_given_schema_opens_nothing_before_it_is_needed(folder):
     schema = ipc.open_dataset(folder).schema
     (folder / "z.arrow").write_bytes(b"no Arrow data at all")
