@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from arrowipc import datatypes as at
 from arrowipc.errors import UsageError
+from arrowipc.filters.literals import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +20,16 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 #: How many folders of one path may have a key.
 MOST_KEYS = 64
 
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def _moment(text: str) -> dt.datetime:
+    found, more = read_text(dt.datetime, text)
+    if more:
+        raise ValueError("nanoseconds")  # Python's datetime has no place for them
+    return found
+
 
 #: Type of a key -> the function that reads the key's text.
 _READERS: dict[type[at.DataType], Callable[[str], Any]] = {
@@ -28,7 +37,7 @@ _READERS: dict[type[at.DataType], Callable[[str], Any]] = {
     at.FloatingPoint: float,
     at.Bool: {"true": True, "false": False}.__getitem__,
     at.Date: dt.date.fromisoformat,
-    at.Timestamp: dt.datetime.fromisoformat,
+    at.Timestamp: _moment,
     **dict.fromkeys(at.TEXT, str),
 }
 

@@ -5,6 +5,7 @@ import gc
 import os
 import pickle
 import time
+from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -473,6 +474,22 @@ def test_a_schema_says_the_type_of_keys(tmp_path):
     for kind in (at.date32(), at.bool_(), at.list_(at.int8())):
         with pytest.raises(UsageError, match=r"'code' is ('007'|None), which is no"):
             ipc.open_dataset(tmp_path, schema=at.schema([("code", kind)]))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "expected"),
+    [
+        (str(2**64 - 1), at.uint64(), 2**64 - 1),
+        ("2024-01-01T00:00:00.123456", at.timestamp("ns"), dt.datetime(2024, 1, 1, 0, 0, 0, 123456)),
+        ("2024-01-01T00:00:00.123456789", at.timestamp("ns"), None),
+        (str(2**64), at.uint64(), None),
+    ],
+)
+def test_a_key_keeps_all_its_digits_or_is_refused(tmp_path, text, kind, expected):
+    put(tmp_path / f"k={text}" / "0.arrow", {"x": [1]})
+    with pytest.raises(UsageError, match=text) if expected is None else nullcontext():
+        found = ipc.open_dataset(tmp_path, schema=at.schema([("k", kind)])).read_all()
+        assert found.to_pydict() == {"k": [expected]}
 
 
 def test_types_of_keys():
