@@ -276,7 +276,7 @@ class ChunkedArray(Column):
         return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ChunkedArray, (self.chunks, self.type)
+        return Table.column, (Table(Schema([self.field]), self._batches()), 0)
 
     def __copy__(self) -> ChunkedArray:
         return self._of(self.field, list(self.chunks))

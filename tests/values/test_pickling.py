@@ -5,6 +5,7 @@ import copy
 import multiprocessing
 import pickle
 import random
+import uuid
 
 import numpy as np
 import pyarrow as pa
@@ -105,6 +106,17 @@ def test_messages_and_copies():
     table = ipc.Table.from_batches([batch])
     for thing in (batch, batch["y"], table):
         assert copy.copy(thing) == copy.deepcopy(thing) == thing
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_columns_of_tables_keep_their_fields(count):
+    field = ipc.field("u", ipc.types.binary(16), metadata={"ARROW:extension:name": "arrow.uuid", "k": "v"})
+    batch = ipc.record_batch([[bytes(16), None]], schema=[field])
+    column = ipc.Table([field], [batch] * count)["u"]
+    for found in (copy.copy(column), copy.deepcopy(column), *(again(column, protocol) for protocol in PROTOCOLS)):
+        assert found == column
+        assert (found.num_chunks, found.field.equals(field, check_metadata=True)) == (count, True)
+        assert found.to_pylist() == [uuid.UUID(int=0), None] * count
 
 
 @pytest.mark.parametrize("url", [False, True])
