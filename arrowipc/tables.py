@@ -753,7 +753,8 @@ def record_batch(
         made = Table.from_arrow(data).combine()
         if schema is not None and names is None:
             made = made.select(as_schema(schema).names)
-        made = RecordBatch.from_arrays(made.columns, names, schema)
+        built = RecordBatch.from_arrays(made.columns, names, schema)
+        made = built if built.num_columns else made.select([]).with_metadata(built.schema.metadata)
     return made if metadata is None else made.with_metadata(metadata)
 
 

@@ -259,7 +259,7 @@ class Tabular(_Rows):
         if schema.names != self.column_names:
             raise UsageError(f"cast: expected a schema with the names {self.column_names}, found {schema.names}")
         columns = [column.cast(field.type, safe) for column, field in zip(self.itercolumns(), schema, strict=True)]
-        return self.from_arrays(columns, schema=schema)
+        return self.from_arrays(columns, schema=schema) if columns else self._with_schema(schema)
 
     @with_advice
     def sort_by(self, sorting: str | Iterable[str | tuple[str, Order] | tuple[str, Order, Nulls]]) -> Self:

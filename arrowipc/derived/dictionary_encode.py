@@ -142,6 +142,8 @@ def _changed(batch: RecordBatch, chosen: set[Any], change: Callable[[Array], Arr
     names = batch.schema.names
     if twice := repeated(names):
         raise UsageError(f"two columns are named {twice[0]!r}: choose columns with other names")
+    if not names:
+        return batch
     columns = [change(column) if name in chosen else column for name, column in zip(names, batch.columns, strict=True)]
     # Without ids of dictionaries: those of new ones may be taken.
     fields = [

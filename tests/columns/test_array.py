@@ -13,6 +13,7 @@ from helpers.forge import batch, field, i32
 
 import arrowipc as ipc
 from arrowipc import UsageError
+from arrowipc.derived.dictionary_encode import dictionary_decode, dictionary_encode
 
 SMALL = pa.record_batch({"a": [1, None, 3, 4], "b": ["w", "x", None, "z"]})
 
@@ -61,6 +62,20 @@ def test_a_batch_without_columns():
     assert nameless.to_pylist() == list(nameless.iter_rows(named=True)) == [{}] * 4
     assert list(nameless.iter_rows()) == list(ipc.table(nameless).iter_rows()) == [()] * 4
     assert nameless.slice(1).num_rows == 3
+
+
+def test_rows_without_columns_are_still_rows_in_another_schema():
+    nameless = read_batch(SMALL.select([]))
+    schema = ipc.Schema([], {"k": "v"})
+    table = ipc.Table.from_batches([nameless])
+    for found in (
+        *[each.cast(schema) for each in (nameless, table)],
+        *[ipc.record_batch(each, schema=schema) for each in (nameless, table, read_batch(SMALL))],
+        ipc.table(table, names=schema),
+    ):
+        assert (found.shape, found.schema.metadata) == ((4, 0), schema.metadata)
+    for changed in (dictionary_encode(nameless, []), dictionary_decode(nameless), ipc.record_batch(nameless, [])):
+        assert changed == nameless
 
 
 def test_indices_and_slices_of_arrays():
