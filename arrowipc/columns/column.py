@@ -315,11 +315,17 @@ class Nested(Column):
             elements = self.flatten()
             return elements.flatten(True) if elements._is_of(LISTS) else elements
         from arrowipc.columns.array import list_span
+        from arrowipc.columns.record_batch import batches_of
         from arrowipc.datatypes import Int, LargeList
         from arrowipc.values.from_python import build_array
 
         self._expect("flatten()", (*LISTS, "Struct"))
         children, is_struct, is_fixed = self.children, self._is_of(("Struct",)), self._is_of(("FixedSizeList",))
+        if is_struct and self.field.nullable:
+            children = [
+                child if child.field.nullable else batches_of(child.field.with_nullable(True), [child])[0].column(0)
+                for child in children
+            ]
         if is_struct and not self.null_count:
             return children
         valid = self.is_valid()  # this refuses more elements than the bytes of the array can stand for

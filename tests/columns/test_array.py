@@ -242,6 +242,20 @@ def test_parts_are_those_of_pyarrow(name, part):
             assert found == (expected() if callable(expected) else expected)
 
 
+def test_members_that_are_not_nullable_are_null_where_their_struct_is():
+    inner = pa.struct([pa.field("b", pa.string(), nullable=False)])
+    kind = pa.struct([pa.field("a", pa.int8(), nullable=False), pa.field("s", inner, nullable=False)])
+    rows = pa.array([{"a": 1, "s": {"b": "x"}}, None, {"a": 2, "s": {"b": "y"}}], kind)
+    array = ipc.Array.from_arrow(rows)
+    table = ipc.Table.from_batches([ipc.record_batch({"r": array[2:]}), ipc.record_batch({"r": array})])
+    assert array["a"].to_pylist() == [1, None, 2]
+    assert table["r"]["s"]["b"].to_pylist() == ["y", "x", None, "y"]
+    assert table.flatten().flatten().to_pydict() == {"r.a": [2, 1, None, 2], "r.s.b": ["y", "x", None, "y"]}
+    for column in table["r"].flatten():
+        assert column.field.nullable
+        assert ipc.table({"x": column}).column("x") == column
+
+
 def test_what_is_broken_and_lengths_of_nothing_are_refused():
     schema, buffers = ipc.schema({"x": ipc.types.list_("int8")}), [None, struct.pack("<3i", 0, 9, 2), None, b"ab"]
     broken = ipc.RecordBatch.from_buffers(schema, 2, [(2, 0), (2, 0)], buffers, validate="none")
