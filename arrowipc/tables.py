@@ -190,7 +190,7 @@ class ChunkedArray(Column):
         """Return elements in any order and number as one chunk; see :meth:`Array.take`."""
         from arrowipc.values.row_reader import take_across
 
-        taken = take_across(self.chunks, indices, lambda chunks: batches_of(self.field, chunks))
+        taken = take_across(self.chunks or [self.combine()], indices, lambda chunks: batches_of(self.field, chunks))
         return self._of(self.field, [batch.column(0) for batch in taken])
 
     def combine(self) -> Array:
@@ -473,7 +473,7 @@ class Table(Tabular):
         """Return rows in any order and number as one batch; see :meth:`arrowipc.RecordBatch.take`."""
         from arrowipc.values.row_reader import take_across
 
-        return self._known(self.schema, take_across(self.batches, indices))
+        return self._known(self.schema, take_across(self._at_least_one(), indices))
 
     def filter(self, mask: Any) -> Table:
         """Return the rows where `mask` is true; see :meth:`arrowipc.RecordBatch.filter`."""

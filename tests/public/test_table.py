@@ -60,6 +60,16 @@ def test_a_table_without_batches():
     assert (empty.combine().schema, empty.combine().to_pylist()) == (empty.schema, [])
 
 
+def test_nulls_are_taken_of_a_table_without_batches_as_of_one_without_rows():
+    for empty in (ipc.Table(ipc.table({"x": [1]}).schema), ipc.table({"x": [1]})[:0]):
+        assert empty.take([None, None]).to_pydict() == {"x": [None, None]}
+        assert empty["x"].take([None]).to_pylist() == [None]
+        assert (len(empty.take([])), len(empty["x"].take([]))) == (0, 0)
+        for rows in (empty, empty["x"]):
+            with pytest.raises(IndexError):
+                rows.take([0])
+
+
 def test_values_of_all_batches_are_counted_together():
     found = table(FIRST, SECOND)
     assert len(found.to_pydict(max_values=6)["a"]) == 3
