@@ -126,13 +126,17 @@ def narwhals_frame(data: Any) -> Any:
 def to_records(batches: Sequence[RecordBatch], schema: Schema) -> npt.NDArray[Any]:
     """Rows as a structured array, a field for each column; always a copy. Nulls are as in ``to_numpy(copy=True)``."""
     np = library("numpy")
-    if twice := repeated(schema.names):
+    names = [name or f"f{i}" for i, name in enumerate(schema.names)]  # as NumPy calls columns without a name
+    if twice := repeated(names):
         raise UsageError(f"to_records: two columns are named {twice[0]!r}: rename() gives them other names")
     columns = [[batch.column(i).to_numpy(copy=True) for batch in batches] for i in range(len(schema))]
+    for column in columns:
+        if len({part.shape[1:] for part in column}) > 1:  # only some batches have nulls, or rows of several shapes
+            column[:] = [np.fromiter(part, object, len(part)) for part in column]
     parts = [np.concatenate(column) if column else np.empty(0, object) for column in columns]
-    dtype = np.dtype([(name, part.dtype, part.shape[1:]) for name, part in zip(schema.names, parts, strict=True)])
+    dtype = np.dtype([(name, part.dtype, part.shape[1:]) for name, part in zip(names, parts, strict=True)])
     out: npt.NDArray[Any] = np.empty(sum(map(len, batches)), dtype)
-    for name, part in zip(dtype.names or (), parts, strict=True):  # NumPy calls the first column f0 if it has no name
+    for name, part in zip(names, parts, strict=True):
         out[name] = part
     return out
 

@@ -120,9 +120,27 @@ def test_records_both_ways():
     assert ipc.record_batch([[1]], names=[""]).to_records().tolist() == [(1,)]
     with pytest.raises(UsageError, match=r"two columns are named 'a': rename"):
         ipc.record_batch([[1], [2]], names=["a", "a"]).to_records()
+    with pytest.raises(UsageError, match=r"two columns are named 'f0': rename"):
+        ipc.record_batch([[1], [2]], names=["", "f0"]).to_records()
     for wrong in (np.arange(3), np.zeros((2, 2), made.dtype)):
         with pytest.raises(UsageError, match="structured array"):
             ipc.RecordBatch.from_records(wrong)
+
+
+def test_records_of_batches_of_which_some_have_nulls():
+    kinds = {
+        "pair": ipc.types.list_(ipc.types.int8(), 2),
+        "coded": ipc.dictionary(ipc.types.int8(), ipc.types.list_(ipc.types.int8(), 2)),
+        "lists": ipc.types.list_(ipc.types.int8()),
+        "bool": ipc.types.bool_(),
+    }
+    values = {"pair": [[1, 2], [3, 4], None], "coded": [[1, 2], [3, 4], None], "lists": [[1], [], None]}
+    values["bool"] = [True, False, None]
+    whole = ipc.record_batch(values, schema=kinds)
+    table = ipc.Table.from_batches([whole[:1], whole[1:], whole[:0]])
+    for name in kinds:
+        found = [None if each is None else np.asarray(each).tolist() for each in table.to_records()[name]]
+        assert found == values[name]
 
 
 @pytest.mark.parametrize("data", [OURS, TABLE])
