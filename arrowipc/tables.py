@@ -531,6 +531,7 @@ class Table(Tabular):
         """Return the batches, in order; batches of more than `max_chunksize` rows are cut into slices of that many."""
         if max_chunksize is None:
             return list(self.batches)
+        max_chunksize = integer_of("max_chunksize", max_chunksize)
         if max_chunksize < 1:
             raise UsageError(f"max_chunksize must be at least 1, found {max_chunksize}")
         return [

@@ -6,7 +6,7 @@ Whatever else is to be computed, libraries do that take the data over without a 
 from __future__ import annotations
 
 from arrowipc import datatypes as at
-from arrowipc.arguments import described, integer_of
+from arrowipc.arguments import described, integer_of, items_of
 from arrowipc.columns.array import Array
 from arrowipc.columns.extensions import FineTimes
 from arrowipc.derived.dictionary_encode import distinct, numbered
@@ -45,10 +45,10 @@ _NULLS = ("at_end", "at_start")
 def sorted_rows(rows: Any, sorting: Any) -> npt.NDArray[np.int64]:
     """The indices of rows in the order that :meth:`Table.sort_by` describes."""
     keys = []
-    for each in [sorting] if isinstance(sorting, str) else list(sorting):
-        name, *words = [each] if isinstance(each, str) else list(each) or [None]
+    for each in [sorting] if isinstance(sorting, str) else items_of("sort_by: sorting", sorting):
+        name, *words = each if isinstance(each, (list, tuple)) and each else [each]
         order, nulls = [*words, *("ascending", "at_end")[len(words) :]][:2]
-        if name is None or len(words) > 2 or order not in _ORDERS or nulls not in _NULLS:
+        if not isinstance(name, str | int) or len(words) > 2 or order not in _ORDERS or nulls not in _NULLS:
             raise UsageError(
                 "sort_by: expected a name, then 'ascending' or 'descending', then 'at_end' or 'at_start' for nulls, "
                 f"found {described(each)}"

@@ -57,6 +57,10 @@ def test_what_has_no_order_is_refused():
         ([("x", "ascending", "last")], "'at_end' or 'at_start' for nulls, found tuple"),
         ([("x", "ascending", "at_end", "x")], "found tuple"),
         ([], "found none"),
+        (5, "sorting.*found int 5"),
+        ([None], "expected a name, .* found NoneType"),
+        ([()], "expected a name, .* found tuple"),
+        ([(["x"], "ascending")], "expected a name, .* found tuple"),
         ("zz", "no column is named 'zz'|'zz'"),
     ):
         with pytest.raises((ipc.UsageError, ipc.NotFoundError), match=words):

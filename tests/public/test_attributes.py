@@ -203,6 +203,9 @@ def test_columns_take_the_keywords_of_arrays():
     assert not one.to_numpy(zero_copy_only=False).flags.writeable
     assert one.to_numpy(zero_copy_only=False, writable=True).flags.writeable
     assert one.chunk(0).to_numpy(dtype="f4", writable=True).dtype == "f4"
+    for wrong in (0, "1", 1.5):
+        with pytest.raises(ipc.UsageError, match="max_chunksize must be"):
+            TABLE.to_batches(wrong)
     structs = TABLE.to_struct_array(max_chunksize=1)
     assert [len(chunk) for chunk in structs.chunks] == [1] * TABLE.num_rows
     assert structs.to_pylist() == TABLE.to_pylist()
