@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from arrowipc.arguments import with_field_docs
+from arrowipc.errors import FormatError
 
 if TYPE_CHECKING:
     from typing import Literal
 
-    from arrowipc.errors import FormatError
+    from arrowipc.errors import ArrowIpcError
 
     Count = int | None
 
@@ -173,6 +174,15 @@ def counted(numbers: dict[str, int | None]) -> str:
         if number is not None
     ]
     return ", ".join(known) or "the rest"
+
+
+def as_damage(error: ArrowIpcError) -> FormatError:
+    """Return an error as one that a ledger keeps: what is not supported is not damaged, but was not read either."""
+    if isinstance(error, FormatError):
+        return error
+    plain = FormatError(f"cannot be checked here: {error}")
+    plain.column = error.column
+    return plain
 
 
 def without_traceback(error: FormatError) -> FormatError:

@@ -17,9 +17,9 @@ from arrowipc.decode.framing import Framer, Message, checksum_of, survey
 from arrowipc.decode.message_index import find_message, find_schema
 from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.encode.atomic_file import KnownPath
-from arrowipc.errors import FormatError, UsageError
+from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
-from arrowipc.inspection.damage import Ledger, Recovery, without_traceback
+from arrowipc.inspection.damage import Ledger, Recovery, as_damage, without_traceback
 from arrowipc.inspection.message_layout import CODEC_NAMES
 from arrowipc.inspection.resync import Outline, Search, count_views, name_column, name_writer, take_dictionaries
 from arrowipc.limits import RecoveryLimits
@@ -384,11 +384,15 @@ class _Kept:
 
 
 class ByBlocks(_Kept):
-    """The batches that an intact footer lists; a damaged one affects no others."""
+    """The batches that an intact footer lists; a damaged one affects no others.
 
-    def __init__(self, reader: RecordBatchFileReader) -> None:
+    With `refused`, a batch that cannot be decoded here is lost, too; without it, that is an error.
+    """
+
+    def __init__(self, reader: RecordBatchFileReader, refused: bool = False) -> None:
         reader.decoder.add_up()
         self._reader = reader
+        self._lost = (FormatError, UnsupportedError) if refused else (FormatError,)
         self.ledger: Ledger = Ledger("file")
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
@@ -406,8 +410,8 @@ class ByBlocks(_Kept):
                 start, head, body = decoder.block(i)
                 message, columns = decoder.stored(i, *reader.batch_bytes(i))
                 batch = columns if isinstance(columns, RecordBatch) else decoder.decode(message)
-            except FormatError as error:
-                self._lose(i, error)
+            except self._lost as error:
+                self._lose(i, as_damage(error))
                 continue
             name_writer(self.ledger, self._views, start, message)
             self.ledger.keep(batch.num_rows, head + body)

@@ -11,7 +11,7 @@ from arrowipc.decode.file_decoder import MAGIC
 from arrowipc.decode.message_index import find_message, find_schema
 from arrowipc.decode.validate import check_values
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, printable
-from arrowipc.inspection.damage import Ledger, counted
+from arrowipc.inspection.damage import Ledger, as_damage, counted
 from arrowipc.inspection.recover import ByBlocks, blocks_of, footer_outline
 from arrowipc.inspection.resync import END, MAGICS, NOT_ZERO, Search, find_footer, find_place
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
@@ -183,7 +183,7 @@ def _check_file(buffer: Any, options: Options, ledger: Ledger, remarks: Remarks)
     blocks = outline = None
     try:
         reader = RecordBatchFileReader(buffer, **options)
-        blocks = ByBlocks(reader)  # reads the schema's names and metadata
+        blocks = ByBlocks(reader, refused=True)  # reads the schema's names and metadata
         reader.load_dictionaries()
     except (FormatError, UnsupportedError) as error:
         _note(ledger, error)
@@ -194,12 +194,7 @@ def _check_file(buffer: Any, options: Options, ledger: Ledger, remarks: Remarks)
     if reader.decoder.damage is not None:
         _note(ledger, reader.decoder.damage, 0)
     blocks.ledger = ledger
-    while True:
-        try:
-            _check_ranges(blocks, remarks)
-            break
-        except UnsupportedError as error:
-            _note(ledger, error, batches=1)
+    _check_ranges(blocks, remarks)
     _compare(reader, ledger, options["limits"], remarks)
 
 
@@ -224,9 +219,7 @@ def _note(
     ledger: Ledger, error: ArrowIpcError, offset: int | None = None, length: int = 0, batches: int = 0, rows: int = 0
 ) -> None:
     """Add something that is wrong to the ledger."""
-    plain = error if isinstance(error, FormatError) else FormatError(f"cannot be checked here: {error}")
-    plain.column = error.column
-    ledger.skip(plain, offset, length, batches, rows)
+    ledger.skip(as_damage(error), offset, length, batches, rows)
 
 
 def _compare(reader: RecordBatchFileReader, ledger: Ledger, limits: Limits | None, remarks: Remarks) -> None:

@@ -64,6 +64,21 @@ def test_every_batch_is_looked_at_also_behind_the_first_bad_one(number: int) -> 
         assert validate(two).num_batches == 2
 
 
+def test_a_batch_that_cannot_be_decoded_here_is_one_of_many() -> None:
+    def row(value: int, **words: Any) -> bytes:
+        return message(batch(1, [(1, 0)], [b"", i64(value)]), version=forge.V4, **words)
+
+    unknown = row(3, metadata=[("ARROW:experimental_compression", "lz4_frame")])
+    whole = forge.file(ONE, row(1), row(2), unknown, row(4), row(5), version=forge.V4, footer_version=forge.V4)
+    seen: list[int] = []
+    report = validate(whole, watch=seen.append)
+    assert (report.num_batches, report.bad_batches, report.bad_rows, report.bad_bytes) == (4, 1, 1, len(unknown))
+    (found,) = report.damage
+    assert (found.message, found.length) == (2, len(unknown))
+    assert "cannot be checked here: " in found.reason
+    assert seen == [each * seen[0] for each in range(1, 5)]
+
+
 def test_what_where_which_column_and_how_many_rows() -> None:
     for data, message_number in ((FILE, 1), (STREAM, 3)):
         at = data.index(b"w5w7w8")
