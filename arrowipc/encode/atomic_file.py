@@ -253,21 +253,21 @@ def _error(code: int, name: str) -> OSError:
 class OpenFile:
     """An existing thing that is no regular file, such as a pipe or a device; it is written to directly."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._name = os.fsdecode(path)
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        self._name = name or os.fsdecode(path)
         with named(self._name):
             self._file = Descriptor(path, os.O_WRONLY)
         self.descriptor: int = self._file.fileno()
 
     @staticmethod
-    def fits(path: str | os.PathLike[str]) -> bool:
+    def fits(path: str | os.PathLike[str], name: str | None = None) -> bool:
         """Return whether a path leads to such a thing."""
         try:
             mode = os.stat(os.fspath(path)).st_mode  # a number would be a descriptor
         except OSError:
             return False
         if stat.S_ISDIR(mode):
-            raise _error(errno.EISDIR, os.fsdecode(path))
+            raise _error(errno.EISDIR, name or os.fsdecode(path))
         return not stat.S_ISREG(mode)
 
     def commit(self) -> None:
@@ -281,21 +281,21 @@ class OpenFile:
             self._file.close()
 
 
-def open_path(path: str | os.PathLike[str], durable: bool) -> NewFile | OpenFile:
-    """Begin a new file, or open what is no regular file."""
-    return OpenFile(path) if OpenFile.fits(path) else NewFile(path, durable)
+def open_path(path: str | os.PathLike[str], durable: bool, name: str | None = None) -> NewFile | OpenFile:
+    """Begin a new file, or open what is no regular file; `name` is what errors call the path."""
+    return OpenFile(path, name) if OpenFile.fits(path, name) else NewFile(path, durable, name)
 
 
-def open_url(url: str, durable: bool) -> NewFile | RemoteFile:
+def open_url(url: str, durable: bool) -> NewFile | OpenFile | RemoteFile:
     """Begin a file at a URL that fsspec supports; local URLs are ordinary files and need no fsspec."""
     local = file_path(url)
     if local is not None:
-        return NewFile(local, durable, url)
+        return open_path(local, durable, url)
     from arrowipc.sources.files import is_local
     from arrowipc.sources.remote import find_system
 
     system, path = find_system(url)
-    return NewFile(path, durable, url) if is_local(system) else RemoteFile(system, path)
+    return open_path(path, durable, url) if is_local(system) else RemoteFile(system, path)
 
 
 class RemoteFile:

@@ -217,6 +217,7 @@ def test_a_folder_that_took_the_name_meanwhile_stays(tmp_path):
         ("new/", errno.EISDIR),
         ("missing/x", errno.ENOENT),
         ("file://HERE/missing/x", errno.ENOENT),
+        ("file://HERE/folder", errno.EISDIR),
         ("file/x", errno.ENOTDIR),
         ("loop", errno.ELOOP),
         ("n" * 300, errno.ENAMETOOLONG),
@@ -303,6 +304,16 @@ def test_a_durable_file_and_its_name_are_brought_to_the_disk(tmp_path, monkeypat
 
 
 # -- URLs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", ["file://{}", "local://{}"])
+def test_a_pipe_that_a_url_leads_to_is_written_to_and_not_replaced(tmp_path, url):
+    pytest.importorskip("fsspec")
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        write(url.format(pipe), 7)
+        assert pipe.is_fifo()
+        assert column_of(reader.read()) == [7]
 
 
 def test_a_url_shows_complete_files_only():
