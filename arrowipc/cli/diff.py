@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 import arrowipc as ipc
+from arrowipc.cli.outputs import named_batches
 from arrowipc.cli.sources import opened
 from arrowipc.cli.terminal import (
     FINE_JSON,
@@ -66,7 +67,8 @@ def diff(left: str, right: str, most: int, metadata: bool, columns: str | None, 
     ):
         schema = list(_schema_differences(one.schema, other.schema, metadata))
         pairs = _pairs(one.schema, other.schema)
-        found, rows, complete = _compare(one, other, pairs, most, progress)
+        sides = named_batches(left, one), named_batches(right, other)
+        found, rows, complete = _compare(*sides, pairs, most, progress)
     equal = not schema and not found and rows[0] == rows[1]
     if as_json:
         say_json(

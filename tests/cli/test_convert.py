@@ -191,6 +191,16 @@ def test_differences_are_found_and_equal_sources_are_equal(data, tmp_path):
     assert run("diff", data / "a.arrow", narrow, "-c", "id").code == 0
 
 
+def test_a_difference_that_cannot_be_found_names_the_source_that_is_damaged(data, tmp_path):
+    cut = tmp_path / "cut.arrows"
+    cut.write_bytes((data / "a.arrows").read_bytes()[:-100])
+    for sides in ((cut, data / "a.arrows"), (data / "a.arrows", cut)):
+        done = run("diff", *sides)
+        assert done.code == 1
+        assert done.err.startswith(f"arrowipc: {cut}: ")
+        assert f"`arrowipc recover {cut} -o NEW.arrow`" in done.err
+
+
 def test_recovered_rows_are_those_in_front_of_the_damage(data, tmp_path):
     cut, target = tmp_path / "cut.arrow", tmp_path / "saved.arrow"
     whole = (data / "a.arrow").read_bytes()
