@@ -263,7 +263,7 @@ def _follow(
     with suppress(ipc.TruncatedError):  # the next batch is not complete yet
         for batch in passing(0):
             last.append(batch)
-            while sum(map(len, last)) - len(last[0]) >= rows:
+            while last and sum(map(len, last)) - len(last[0]) >= rows:
                 last.popleft()
     surplus = max(sum(map(len, last)) - rows, 0)
     show(*[batch.slice(surplus if i == 0 else 0) for i, batch in enumerate(last)])

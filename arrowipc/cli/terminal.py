@@ -62,7 +62,13 @@ def columns_of(text: str | None) -> list[str] | None:
         return None
     import csv
 
-    return next(csv.reader([text]), []) if text else []
+    try:
+        return next(csv.reader([text]), []) if text else []
+    except csv.Error as error:  # a line break
+        words = (
+            f"--columns: expected names, separated by commas, found {text[:80]!r} ({error}): put it in double quotes"
+        )
+        raise click.UsageError(words) from None
 
 
 # -- text ----------------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ def test_without_its_packages_the_command_says_what_to_install():
         (["head"], 2, "Missing argument 'FILE'"),
         (["head", "no/such/file"], 3, "no/such/file: No such file or directory"),
         (["head", "a.arrow", "-c", "nothing"], 2, "nothing"),
+        (["head", "a.arrow", "-c", "a\nb"], 2, "put it in double quotes"),
         (["head", "a.arrow", "--take", "1", "--sample"], 2, "exclude each other"),
         (["head", "a.arrow", "--take", "a"], 2, "such as 5,17-20, found 'a'"),
         (["head", "a.arrow", "--take", ""], 2, "such as 5,17-20"),

@@ -190,6 +190,7 @@ def test_tail_follows_a_stream_to_its_end(tmp_path):
         writer.write(columns(0, 10))
         assert ids("tail", path, "-f", "--timeout", 0, "-n", 3) == [7, 8, 9]
         assert run("tail", path, "-f", "--timeout", 0, "-n", 1, "-c", "id").out.split() == ["id", "int64", "9"]
+        assert ids("tail", path, "-f", "--timeout", 0, "-n", 0) == []
 
         def go_on() -> None:
             for start in (10, 20):
