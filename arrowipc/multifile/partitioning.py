@@ -25,6 +25,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def _moment(text: str) -> dt.datetime:
+    found: dt.datetime
     found, more = read_text(dt.datetime, text)
     if more:
         raise ValueError("nanoseconds")  # Python's datetime has no place for them
