@@ -431,14 +431,17 @@ def _with_logs(
     return with_logs(listed, lambda each: remote_log(system, each) if each in known else None, directory, wanted)
 
 
-def _matches_of(system: Any, path: str, name_filter: str | None, logs: set[str]) -> Iterator[FoundFile]:
-    """Yield the files that match a pattern, and those in directories that match."""
+def _matches_of(system: Any, path: str, name_filter: str | None, logs: set[str]) -> Iterable[FoundFile]:
+    """Return the files that match a pattern, and those in directories that match, each once."""
+    found: dict[str, FoundFile] = {}
     for pattern in _braces(path):
         fixed = len(_fixed(pattern))
         for name, match in system.glob(pattern, detail=True).items():
             if not is_hidden(name[fixed:]):
                 directory = match["type"] == "directory"
-                yield from _below(system, name, name_filter, logs) if directory else [_found(match)]
+                files = _below(system, name, name_filter, logs) if directory else [_found(match)]
+                found |= {file.path: file for file in files}
+    return found.values()
 
 
 def _below(system: Any, directory: str, name_filter: str | None, logs: set[str]) -> Iterator[FoundFile]:

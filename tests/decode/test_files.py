@@ -55,6 +55,19 @@ def test_folders_below_urls() -> None:
         system.rm("/below", recursive=True)
 
 
+@pytest.mark.parametrize("pattern", ["**", "dt=2/**", "{*,dt=1/*}", "{dt=1,dt=1}", "{dt=2/**,**/b.arrow}"])
+def test_a_pattern_gives_each_file_once_also_of_urls(tree: Path, pattern: str) -> None:
+    """The pattern may match a folder and files in it, and several of its alternatives the same file."""
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("memory")
+    system.pipe({f"/once/{name}": b"x" for name in NAMES})
+    try:
+        remote = [file.path.removeprefix("memory:///once/") for file in find_files([f"memory://once/{pattern}"])]
+        assert remote == [os.path.relpath(file.path, tree) for file in find_files([f"{tree}/{pattern}"])]
+    finally:
+        system.rm("/once", recursive=True)
+
+
 def test_a_folder_that_looks_like_a_pattern_is_one(tmp_path: Path) -> None:
     (tmp_path / "a[1]" / "k=1").mkdir(parents=True)
     (tmp_path / "a[1]" / "k=1" / "x.arrow").write_bytes(b"x")
