@@ -116,6 +116,7 @@ def value_counts(column: Column) -> Array:
 
 def index(column: Column, value: Any, start: int | None, end: int | None) -> int:
     """See :meth:`Array.index`."""
+    value = value.as_py() if hasattr(value, "as_py") else value  # pyarrow's scalars equal no value of Python
     first = 0 if start is None else integer_of("start", start)
     some: Any = column.slice(first, None if end is None else max(integer_of("end", end) - first, 0))
     if value is None:

@@ -78,7 +78,7 @@ def test_values_are_counted_found_and_dropped(name):
         values = ours.to_pylist()
         for value in {*values} - {math.nan}:
             if value == value:
-                assert ours.index(value) == values.index(value)
+                assert ours.index(value) == ours.index(pa.scalar(value)) == values.index(value)
                 after = values.index(value) + 1
                 assert ours.index(value, after) == next((i for i in range(after, 6) if values[i] == value), -1)
                 assert ours.index(value, 0, values.index(value)) == -1
