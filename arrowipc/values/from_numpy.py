@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MS_PER_DAY = 86_400_000
 #: How many values are converted at a time: what each step reads and writes stays in the processor's cache.
-_BLOCK = 1 << 18
+_BLOCK = 1 << 16
 
 
 class Misfit(Exception):

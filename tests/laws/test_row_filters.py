@@ -143,7 +143,7 @@ def test_the_rows_are_those_of_polars(seed, tmp_path):
     """Of a batch, a table, and a data set of files with statistics, some of which leave batches out."""
     dice = random.Random(seed)
     table = ipc.Table.from_arrow(random_rows(dice, ROWS))
-    data = table.to_polars()
+    data = pl.DataFrame(table)
     numbered = data.with_row_index("row number")
     batch, *_ = batches = [table.combine(), *in_all_layouts(data)]
     for start in range(0, ROWS, 50):
