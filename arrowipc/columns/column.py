@@ -124,9 +124,9 @@ class Column(_Elements):
 
     def unique(self) -> Array:
         """Return the distinct elements, in the order of their first occurrence; null is one of them."""
-        from arrowipc.derived.dictionary_encode import distinct
+        from arrowipc.derived.dictionary_encode import distinct_values
 
-        return distinct(self)[0]
+        return distinct_values(self)[0]
 
     def value_counts(self) -> Array:
         """Return the distinct elements and how often each is there, as structs of `values` and `counts` (int64).

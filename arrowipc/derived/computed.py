@@ -9,7 +9,7 @@ from arrowipc import datatypes as at
 from arrowipc.arguments import described, integer_of, items_of
 from arrowipc.columns.array import Array
 from arrowipc.columns.extensions import FineTimes
-from arrowipc.derived.dictionary_encode import distinct, numbered
+from arrowipc.derived.dictionary_encode import distinct_values, numbered
 from arrowipc.derived.text_order import text_order
 from arrowipc.errors import UsageError, not_installed
 from arrowipc.values.from_python import build_arrays
@@ -108,7 +108,7 @@ def _in_few_bits(values: Any) -> list[Any]:
 
 def value_counts(column: Column) -> Array:
     """See :meth:`Array.value_counts`."""
-    values, numbers = distinct(column)
+    values, numbers = distinct_values(column)
     counts = np.bincount(np.frombuffer(numbers, np.int64), minlength=len(values))
     made: Array = build_arrays([values, counts], ["values", "counts"]).to_struct_array()
     return made

@@ -119,7 +119,7 @@ def numbered(array: Array) -> tuple[Array, memoryview]:
     return table.batch().column(0), numbers
 
 
-def distinct(column: Column) -> tuple[Array, memoryview]:
+def distinct_values(column: Column) -> tuple[Array, memoryview]:
     """The distinct elements, dictionary-encoded if the column is, and numbers as for `numbered`."""
     values, numbers = numbered(column.dictionary_decode()._whole())
     kind = column.field.type
