@@ -31,6 +31,33 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Schema
 
 
+class Turn:
+    """Lets one thread at a time read a stream, and none after an error, which would take the rest for the end."""
+
+    __slots__ = ("_lock", "_reason")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._reason: str | None = None  # why the stream cannot continue
+
+    def __enter__(self) -> None:
+        if self._reason is not None:
+            raise UsageError(f"this stream cannot continue: {self._reason}")
+        if not self._lock.acquire(blocking=False):
+            raise UsageError("another thread is reading this stream: one thread at a time may")
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is not None:
+                self._reason = f"an error ended it: {error}"
+        finally:
+            self._lock.release()
+
+    def end(self) -> None:
+        """Let nobody read any more."""
+        self._reason = self._reason or "it was closed"
+
+
 class Client(BatchReader):
     """Reads the batches of a dissociated stream; made by `connect`.
 
@@ -65,10 +92,9 @@ class Client(BatchReader):
         self._carriers = list(zip(self.connections, whats, strict=True))
         self._limits = limits
         self._incoming = Incoming(limits)
-        self._failure: str | None = None
         self.num_bodies_sent: int = 0
         self._run: Iterator[Message] = iter(())  # the rest of messages that were read together
-        self._turn = Lock()
+        self._turn = Turn()
 
     def begin(self, timeout: float | None) -> Self:
         """Read the schema; `timeout` is how long this and later calls wait while nothing arrives."""
@@ -95,18 +121,12 @@ class Client(BatchReader):
 
     def step(self) -> RecordBatch | SchemaRead | None:
         """Return the schema when it has arrived, then each batch; None: `is_complete`, or wait for `wanted`."""
-        if self._failure is not None:
-            raise UsageError(f"this stream cannot continue: {self._failure}")
-        if not self._turn.acquire(blocking=False):
-            raise UsageError("another thread is reading this stream: one thread at a time may")
-        try:
-            return self._go_on()
-        except BaseException as error:
-            self._failure = f"an error ended it: {error}"
-            self._returns.is_unsure = True
-            raise
-        finally:
-            self._turn.release()
+        with self._turn:
+            try:
+                return self._go_on()
+            except BaseException:
+                self._returns.is_unsure = True
+                raise
 
     def _go_on(self) -> RecordBatch | SchemaRead | None:
         while True:
@@ -263,7 +283,7 @@ class Client(BatchReader):
     def close(self) -> None:
         """End the stream; batches that were read stay valid, and the connection stays open while they are used."""
         self._closed = True
-        self._failure = self._failure or "it was closed"
+        self._turn.end()
         self._run = iter(())
         self.decoder.release()
         if self._link is not None:

@@ -5,7 +5,7 @@ Only functions import pyarrow, Python's implementation of Flight.
 
 from __future__ import annotations
 
-from _thread import allocate_lock, start_new_thread
+from _thread import start_new_thread
 from collections.abc import Collection, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from arrowipc.arguments import check_names, columns_of, described
 from arrowipc.cdata.import_array import schema_from
 from arrowipc.decode.stream_decoder import StreamDecoder
-from arrowipc.dissociated.client import check_options, connect
+from arrowipc.dissociated.client import Turn, check_options, connect
 from arrowipc.dissociated.connection import LONGER, TIMEOUT
 from arrowipc.dissociated.schemes import SCHEMES
 from arrowipc.dissociated.served import messages_of
@@ -83,12 +83,11 @@ class FlightReader(BatchReader):
         How each endpoint so far was read: its dissociated URIs, or "DoGet" and the location.
     """
 
-    __slots__ = ("_batches", "_current", "_failure", "_options", "_rest", "_schema", "_turn", "sources")
+    __slots__ = ("_batches", "_current", "_options", "_rest", "_schema", "_turn", "sources")
 
     def __init__(self, endpoints: Sequence[Any], schema: Schema | None, options: dict[str, Any]) -> None:
         self._closed = False
-        self._failure: str | None = None
-        self._turn = allocate_lock()
+        self._turn = Turn()
         self._options = options
         self._rest = iter(endpoints)
         self.sources: list[str] = []
@@ -115,18 +114,12 @@ class FlightReader(BatchReader):
 
     def _next(self) -> RecordBatch | None:
         """Return the next batch, None at the end; after an error, no later call is the end."""
-        if self._failure is not None:
-            raise UsageError(f"this stream cannot continue: {self._failure}")
-        if not self._turn.acquire(blocking=False):
-            raise UsageError("another thread is reading this stream: one thread at a time may")
-        try:
-            return self._go_on()
-        except BaseException as error:
-            self._failure = f"an error ended it: {error}"
-            self._close_current()
-            raise
-        finally:
-            self._turn.release()
+        with self._turn:
+            try:
+                return self._go_on()
+            except BaseException:
+                self._close_current()
+                raise
 
     def _go_on(self) -> RecordBatch | None:
         while self._current is not None:
@@ -165,7 +158,7 @@ class FlightReader(BatchReader):
     def close(self) -> None:
         """End the streams; batches that were read stay valid."""
         self._closed = True
-        self._failure = self._failure or "it was closed"
+        self._turn.end()
         self._close_current()
 
 
