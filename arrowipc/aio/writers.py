@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.off_loop import LARGE, off_loop, start as start_job, turns
 from arrowipc.aio.streams import AsyncReader
+from arrowipc.arguments import bytes_taken
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.encode.batch_writer import MessageSink
 from arrowipc.encode.batches import batches_of
@@ -161,8 +162,10 @@ class AsyncFileWriter:
         if self._pieces is not None and (data := self._pieces.getvalue()):
             self._pieces.seek(0)
             self._pieces.truncate()
+            done = 0
             try:
-                await self._sink.write(data)
+                while done < len(data):
+                    done += bytes_taken(self._sink, len(data) - done, await self._sink.write(data[done:]))
             except BaseException as error:  # it is not known how much was written
                 self._begun.abandon(f"the sink failed: {error!r}")
                 raise
