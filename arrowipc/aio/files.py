@@ -305,10 +305,12 @@ class AsyncFileReader(AsyncReader):
                     size = sum(self._opened.block(numbers[following])[1:])
                     ahead.append((size, self._task(numbers[following])))
                     held, following = held + size, following + 1
-                size, task = ahead.popleft()
-                batch = await task
+                size, task = ahead[0]
+                await asyncio.wait([task])
+                self._check_open()  # `close` cancels that task, and must not seem to cancel this one
+                ahead.popleft()
                 held -= size
-                yield batch
+                yield task.result()
         finally:
             for _, task in ahead:
                 task.cancel()

@@ -278,6 +278,17 @@ async def test_one_step_at_a_time_is_taken_also_after_a_task_was_cancelled(monke
     assert (inside, most) == (0, 1)
 
 
+async def test_closing_is_an_error_for_those_who_read_and_does_not_cancel_them():
+    reader = await aio.open_file(in_memory(LARGE), "x")
+    batches = aiter(reader)
+    await anext(batches)
+    following = asyncio.create_task(anext(batches))
+    await asyncio.sleep(0)
+    await reader.close()
+    with pytest.raises(ipc.UsageError, match="closed"):
+        await following
+
+
 async def test_a_server_that_lies_or_stalls_is_refused_as_by_the_blocking_reader(web: Web):
     with pytest.raises(FileNotFoundError, match="nothing"):
         await aio.open_file(web.url("nothing"))
