@@ -75,6 +75,9 @@ def test_another_schema_after_rotation_is_an_error_that_says_what_differs(path):
         extend(path, {"x": [1.5]})
         with pytest.raises(FormatError, match=r"took the place of '.*x.arrows': its schema has x: double in column 0"):
             values(reader)
+        with pytest.raises(UsageError, match=r"cannot continue: .*another stream took the place"):
+            values(reader)
+        assert reader.schema == batch_of(1).schema
 
 
 def test_what_is_followed_is_read_as_any_stream(path):
