@@ -200,7 +200,10 @@ class FollowingStreamReader(RecordBatchStreamReader):
         if self.decoder.at_end or self.timeout is None:
             return 0 if self.decoder.at_end else LONGEST_WAIT
         left = max(since + self.timeout - time.monotonic(), 0)
-        if not left and (self.decoder.schema is None or self.following.rest()):
+        with self._turn:
+            self._check_open()
+            rest = 0 if left else self.following.rest()
+        if not left and (self.decoder.schema is None or rest):
             os.stat(path := self.following.path)
             raise TruncatedError(f"{path!r}: nothing completed its last message for {self.timeout} s")
         return left

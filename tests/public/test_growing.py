@@ -80,6 +80,14 @@ def test_another_schema_after_rotation_is_an_error_that_says_what_differs(path):
         assert reader.schema == batch_of(1).schema
 
 
+def test_a_reader_that_is_closed_while_another_thread_waits_says_so(path):
+    extend(path, batch_of(1))
+    reader = ipc.open_stream(path, follow=True, timeout=0)
+    reader.close()
+    with pytest.raises(UsageError, match="closed"):
+        reader.seconds_left(0)  # as the thread that waits asks next
+
+
 def test_what_is_followed_is_read_as_any_stream(path):
     with ipc.new_stream(path, append=True, durable=False) as writer:
         writer.write({"x": [1], "y": ["a"]})
