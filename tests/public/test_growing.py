@@ -80,6 +80,12 @@ def test_another_schema_after_rotation_is_an_error_that_says_what_differs(path):
         assert reader.schema == batch_of(1).schema
 
 
+def test_a_text_that_no_path_can_be_is_not_followed():
+    for path in ("a\0b", "a\ud800b"):
+        with pytest.raises(UsageError, match="expected a path"):
+            ipc.open_stream(path, follow=True, timeout=0)
+
+
 def test_a_reader_that_is_closed_while_another_thread_waits_says_so(path):
     extend(path, batch_of(1))
     reader = ipc.open_stream(path, follow=True, timeout=0)
