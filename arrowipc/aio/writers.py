@@ -225,7 +225,12 @@ class AsyncFileWriter:
         return self._begin().__await__()
 
     async def __aenter__(self) -> Self:
-        return await self._begin()
+        try:
+            return await self._begin()
+        except asyncio.CancelledError:
+            if self._job is not None:  # there will be no `__aexit__`
+                self._job.add_done_callback(_abandon)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -234,6 +239,12 @@ class AsyncFileWriter:
 
     def __repr__(self) -> str:
         return f"<AsyncFileWriter: {'not begun' if self._writer is None else repr(self._writer)}>"
+
+
+def _abandon(job: asyncio.Future[Any]) -> None:
+    """Remove the file that a cancelled call has opened."""
+    if not job.cancelled() and job.exception() is None:
+        start_job(job.result().abandon, "it was cancelled while it was opened")
 
 
 @with_keywords(WriteOptions)

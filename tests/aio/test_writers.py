@@ -196,6 +196,22 @@ async def test_a_file_is_there_only_when_it_is_whole(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_entering_that_was_cancelled_leaves_no_file(tmp_path):
+    for ticks in range(4):
+        writer = aio.new_file(tmp_path / "x.arrow")
+        task = asyncio.create_task(writer.__aenter__())
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(20):
+            await asyncio.sleep(0.1)  # until the thread has opened it
+            while any(tmp_path.iterdir()):
+                await asyncio.sleep(0.01)
+        assert "AsyncFileWriter" in repr(writer)
+
+
 class Short(drive.Sink):
     """Takes a part of what it is given, like a raw file; its `write` returns how much."""
 
