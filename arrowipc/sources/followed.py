@@ -54,7 +54,11 @@ class FollowedPath:
 
     def wait(self, seconds: float) -> None:
         """Wait until something may have changed, no longer than `seconds`."""
-        if self._poll.poll(1000 * min(seconds, self.most)):
+        try:
+            found = self._poll.poll(1000 * min(seconds, self.most))
+        except RuntimeError:  # of Python
+            raise UsageError("another thread waits for this reader: one thread at a time may use it") from None
+        if found:
             with suppress(ValueError):  # it was closed meanwhile
                 self.events.read(1 << 16)
 

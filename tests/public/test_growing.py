@@ -4,6 +4,7 @@ import contextlib
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,15 @@ def test_another_schema_after_rotation_is_an_error_that_says_what_differs(path):
         with pytest.raises(UsageError, match=r"cannot continue: .*another stream took the place"):
             values(reader)
         assert reader.schema == batch_of(1).schema
+
+
+def test_of_several_threads_that_wait_one_may(path):
+    extend(path, batch_of(1))
+    path.write_bytes(path.read_bytes()[:-8])
+    with ipc.open_stream(path, follow=True, timeout=1) as reader:
+        next(reader)
+        found = together(*[partial(next, reader)] * 4)
+    assert {type(each) for each in found} <= {StopIteration, UsageError}
 
 
 def test_a_text_that_no_path_can_be_is_not_followed():
