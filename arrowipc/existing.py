@@ -282,6 +282,8 @@ class ExistingStream:
         return sink
 
     def _prepare_descriptor(self) -> int:
+        if os.getpid() != self._owner:  # both would write to the same place of the file
+            raise UsageError("append: the process that this one was forked from writes the stream: only one may")
         number = self._file.fileno()
         if self._check_name().st_size != os.lseek(number, 0, os.SEEK_CUR):
             raise OSError(errno.ESTALE, "somebody else wrote to the stream or cut it short", self._name)

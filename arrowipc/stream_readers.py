@@ -172,14 +172,17 @@ class FollowingStreamReader(RecordBatchStreamReader):
             if found is None:
                 return False
             old = self.decoder.schema if found[1] else None
-            if old is not None:
-                self.decoder = StreamDecoder(**self._options)
-            self.decoder.feed(found[0])
-            if old is not None and self.decoder.read_schema() and not old.equals(self.schema):
+            decoder = self.decoder if old is None else StreamDecoder(**self._options)
+            decoder.feed(found[0])
+            new = decoder.schema if old is not None and decoder.read_schema() else None
+            if old is not None and new is not None and not old.equals(new):
                 from arrowipc.schemas import difference
 
-                words = difference(old, self.schema)
-                raise FormatError(f"another stream took the place of {self.following.path!r}: its schema {words}")
+                words = difference(old, new)
+                error = FormatError(f"another stream took the place of {self.following.path!r}: its schema {words}")
+                self.decoder.interrupt(error)  # so that no later call gives rows of the other schema
+                raise error
+            self.decoder = decoder
             return True
 
     def event(self) -> Any:
@@ -197,7 +200,10 @@ class FollowingStreamReader(RecordBatchStreamReader):
         if self.decoder.at_end or self.timeout is None:
             return 0 if self.decoder.at_end else LONGEST_WAIT
         left = max(since + self.timeout - time.monotonic(), 0)
-        if not left and (self.decoder.schema is None or self.following.rest()):
+        with self._turn:
+            self._check_open()
+            rest = 0 if left else self.following.rest()
+        if not left and (self.decoder.schema is None or rest):
             os.stat(path := self.following.path)
             raise TruncatedError(f"{path!r}: nothing completed its last message for {self.timeout} s")
         return left

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.aio.off_loop import LARGE, off_loop, retrieve_exception
+from arrowipc.aio.off_loop import LARGE, off_loop, retrieve_exception, start
 from arrowipc.aio.streams import AsyncReader
 from arrowipc.arguments import check_integer, described, integer_of, items_of
 from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, footer_range
@@ -20,7 +21,7 @@ from arrowipc.sources.http import Refused, fetch_all
 from arrowipc.sources.remote import WINDOW, RemoteBlocks, RemoteSource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
     from typing import TypeVar, Unpack
 
     from arrowipc.arguments import KeyValueMetadata
@@ -132,20 +133,6 @@ def _advance(steps: Steps[Any], error: Exception | None, answer: Any) -> tuple[A
         return None, end.value
 
 
-async def _wait(steps: Steps[Result], source: RemoteSource) -> Result:
-    """Await the calls that `steps` yields, like `arrowipc.sources.remote.run`; the steps run in another thread."""
-    answer, failure = None, None
-    while True:
-        asked, result = await off_loop(_advance, steps, failure, answer)
-        if asked is None:
-            return result  # type: ignore[no-any-return]
-        answer, failure = None, None
-        try:
-            answer = await _call(source, *asked)
-        except Exception as error:
-            failure = error
-
-
 class AsyncFileReader(AsyncReader):
     """Reads the batches of an Arrow IPC file in an event loop, in any order; made by `open_file`.
 
@@ -158,6 +145,7 @@ class AsyncFileReader(AsyncReader):
         self._decoder: FileDecoder | None = None
         self._blocks: Any = None  # RemoteBlocks, once it has begun
         self._turn = asyncio.Lock()  # held by the task that makes requests
+        self._job: asyncio.Future[Any] | None = None  # a step in a thread, also of a task that was cancelled
         self._tasks: set[asyncio.Task[RecordBatch]] = set()
 
     def _footer(self) -> Steps[FileDecoder]:
@@ -172,12 +160,40 @@ class AsyncFileReader(AsyncReader):
             decoder.check(at, (yield from source.reading(at, stop - at)))
         return decoder
 
-    async def _open(self) -> None:
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Hold the turn, and let the thread of a task that was cancelled while it held it come to its end."""
         async with self._turn:
+            if self._job is not None:
+                await asyncio.wait([self._job])
+                self._job = None
+            yield
+
+    async def _wait(self, steps: Steps[Result]) -> Result:
+        """Await the calls that `steps` yields, like `arrowipc.sources.remote.run`, in the turn of this task.
+
+        The steps run in another thread.
+        """
+        answer, failure = None, None
+        while True:
+            self._job = job = start(_advance, steps, failure, answer)
+            await asyncio.wait([job])
+            self._job = None
+            asked, result = job.result()
+            if asked is None:
+                return result  # type: ignore[no-any-return]
+            answer, failure = None, None
+            try:
+                answer = await _call(self._source, *asked)
+            except Exception as error:
+                failure = error
+
+    async def _open(self) -> None:
+        async with self._alone():
             if self._blocks is None:
-                decoder = await _wait(self._footer(), self._source)
+                decoder = await self._wait(self._footer())
                 blocks = RemoteBlocks(self._source, decoder)
-                await _wait(blocks.load_dictionaries(), self._source)
+                await self._wait(blocks.load_dictionaries())
                 self._decoder, self._blocks, self._schema = decoder, blocks, decoder.schema
 
     @property
@@ -238,9 +254,9 @@ class AsyncFileReader(AsyncReader):
     async def count_rows(self) -> int:
         """Return the number of rows of all batches, from their metadata alone: no body is fetched."""
         await self._begin()
-        async with self._turn:
+        async with self._alone():
             self._check_open()
-            return sum(await _wait(self._lengths(), self._source))
+            return sum(await self._wait(self._lengths()))
 
     def _lengths(self) -> Steps[list[int]]:
         blocks, decoder, numbers = self._blocks, self._opened, range(self.num_record_batches)
@@ -258,12 +274,12 @@ class AsyncFileReader(AsyncReader):
         try:
             if not blocks.is_ready(i):
                 await asyncio.sleep(0)  # let other tasks register in `waiting`, to fetch their batches, too
-            async with self._turn:
+            async with self._alone():
                 self._check_open()
                 if blocks.is_ready(i) and sum(decoder.block(i)[1:]) < LARGE:
                     block, at = blocks.run(blocks.batch(i))
                 else:
-                    block, at = await _wait(blocks.batch(i), self._source)
+                    block, at = await self._wait(blocks.batch(i))
         finally:
             blocks.waiting.remove(i)
         batch: RecordBatch = await off_loop(decoder.batch, i, block, at)
@@ -278,7 +294,8 @@ class AsyncFileReader(AsyncReader):
         numbers = [self._number(i) for i in (range(self.num_record_batches) if indices is None else indices)]
         ahead: deque[tuple[int, asyncio.Task[RecordBatch]]] = deque()
         held, following = 0, 0
-        self._blocks.expect(numbers)
+        async with self._alone():
+            self._blocks.expect(numbers)
         try:
             for i in range(len(numbers)):
                 following = max(following, i)
@@ -288,10 +305,12 @@ class AsyncFileReader(AsyncReader):
                     size = sum(self._opened.block(numbers[following])[1:])
                     ahead.append((size, self._task(numbers[following])))
                     held, following = held + size, following + 1
-                size, task = ahead.popleft()
-                batch = await task
+                size, task = ahead[0]
+                await asyncio.wait([task])
+                self._check_open()  # `close` cancels that task, and must not seem to cancel this one
+                ahead.popleft()
                 held -= size
-                yield batch
+                yield task.result()
         finally:
             for _, task in ahead:
                 task.cancel()

@@ -241,6 +241,7 @@ class AsyncFollowingReader(AsyncStreamReader):
         self._follower = FollowingStreamReader(source, timeout, follow, False, **options.decoding())
         self._framer = self._decoder = self._follower.decoder
         self._job = None
+        self._told = asyncio.Event()  # the folder has changed, or the reader was closed
 
     async def _step(self) -> Any:
         follower, since = self._follower, time.monotonic()
@@ -249,6 +250,7 @@ class AsyncFollowingReader(AsyncStreamReader):
             await asyncio.wait([self._job])
             job, self._job = self._job, None
             event = job.result()
+            self._check_open()
             self._framer = self._decoder = follower.decoder  # a new one after the file was replaced
             if event is not None:
                 self._schema = self._decoder.schema
@@ -261,22 +263,28 @@ class AsyncFollowingReader(AsyncStreamReader):
 
     async def _changed(self, seconds: float) -> None:
         """Wait like `FollowedPath.wait`, without blocking the loop."""
-        loop, events = asyncio.get_running_loop(), self._follower.following.events
-        if events is None:
-            await asyncio.sleep(seconds)
-            return
-        told, number = asyncio.Event(), events.fileno()
-        loop.add_reader(number, told.set)
+        following, told = self._follower.following, self._told
+        if following.events is not None:
+            asyncio.get_running_loop().add_reader(following.events, told.set)
         try:
             with suppress(TimeoutError):
-                await asyncio.wait_for(told.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await told.wait()
         finally:
-            loop.remove_reader(number)
-        self._follower.following.wait(0)
+            told.clear()
+            self._forget_events()
+        following.wait(0)
+
+    def _forget_events(self) -> None:
+        """Let the loop no longer wait for changes: another file may get the number of a closed descriptor."""
+        if not self._closed and self._follower.following.events is not None:
+            asyncio.get_running_loop().remove_reader(self._follower.following.events)
 
     async def close(self) -> None:
         """Close the file; batches that were read stay valid."""
+        self._forget_events()
         self._closed = True
+        self._told.set()
         self._follower.close()
 
 

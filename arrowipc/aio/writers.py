@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.off_loop import LARGE, off_loop, start as start_job, turns
 from arrowipc.aio.streams import AsyncReader
+from arrowipc.arguments import bytes_taken
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.encode.batch_writer import MessageSink
 from arrowipc.encode.batches import batches_of
@@ -161,8 +162,10 @@ class AsyncFileWriter:
         if self._pieces is not None and (data := self._pieces.getvalue()):
             self._pieces.seek(0)
             self._pieces.truncate()
+            done = 0
             try:
-                await self._sink.write(data)
+                while done < len(data):
+                    done += bytes_taken(self._sink, len(data) - done, await self._sink.write(data[done:]))
             except BaseException as error:  # it is not known how much was written
                 self._begun.abandon(f"the sink failed: {error!r}")
                 raise
@@ -222,7 +225,12 @@ class AsyncFileWriter:
         return self._begin().__await__()
 
     async def __aenter__(self) -> Self:
-        return await self._begin()
+        try:
+            return await self._begin()
+        except asyncio.CancelledError:
+            if self._job is not None:  # there will be no `__aexit__`
+                self._job.add_done_callback(_abandon)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -231,6 +239,12 @@ class AsyncFileWriter:
 
     def __repr__(self) -> str:
         return f"<AsyncFileWriter: {'not begun' if self._writer is None else repr(self._writer)}>"
+
+
+def _abandon(job: asyncio.Future[Any]) -> None:
+    """Remove the file that a cancelled call has opened."""
+    if not job.cancelled() and job.exception() is None:
+        start_job(job.result().abandon, "it was cancelled while it was opened")
 
 
 @with_keywords(WriteOptions)

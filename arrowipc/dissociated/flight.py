@@ -183,9 +183,14 @@ def _open_endpoint(
             failure = error.with_traceback(None)  # the traceback refers to this frame, a cycle
     for uri in uris:
         if uri.startswith("grpc"):
+            import pyarrow as pa
             import pyarrow.flight as fl
 
-            own = fl.connect(uri, **flight_options)
+            try:
+                own = fl.connect(uri, **flight_options)
+            except pa.ArrowException as error:  # there is no such transport, or it is no URI
+                problems.append(f"{uri}: {error}")
+                continue
             return DoGet(own, True, endpoint.ticket, call_options, options), f"DoGet {uri}"
     reuses = not uris or any(uri.startswith("arrow-flight-reuse-connection:") for uri in uris)
     if client is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import queue
 import threading
 import time
@@ -200,7 +201,10 @@ class Link:
                     connection.progress()
                 except OSError:
                     return False
-                if connection.at_end or connection.receive() is not None:
+                frame = connection.receive()
+                for handle in () if frame is None else frame.handles:
+                    os.close(handle)
+                if connection.at_end or frame is not None:
                     return False
         return True
 

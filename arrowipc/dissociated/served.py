@@ -161,7 +161,7 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
 
     Parameters
     ----------
-    source : RecordBatch, Table, reader, object with an Arrow C stream or array, ReadyMessages or callable
+    source : RecordBatch, Table, reader, object with an Arrow C stream or array, path, ReadyMessages or callable
         A callable is called for each stream and returns one of the others, which is closed at the end.
     schema : Schema, optional
         For a source that does not determine it, for example a list of batches that may be empty.
@@ -179,6 +179,9 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
     rules = {"alignment": ALIGNMENT, "legacy": False, "metadata_version": "V5", **options}
     writer = BatchWriter(sink, WriteOptions(rules))
     data = source.take() if isinstance(source, ReadOnce) else source() if callable(source) else source
+    is_own = callable(source)
+    if isinstance(data, (str, os.PathLike)):
+        data, is_own = open_reader(data), True
     try:
         if isinstance(data, ReadyMessages):
             yield from data
@@ -193,7 +196,7 @@ def messages_of(source: Any, schema: Any = None, **options: Any) -> Generator[Me
         yield from sink.take()
     finally:
         close = getattr(data, "close", None)
-        if callable(source) and close is not None:
+        if is_own and close is not None:
             close()
 
 

@@ -152,6 +152,7 @@ class Server(Closing):
             self._alarm = Alarm()  # rings when the server closes
             self._sessions: dict[Session, threading.Thread] = {}
             self._lock = threading.Lock()
+            self._closer: threading.Thread | None = None  # the thread that called `close`
             self._acceptor = threading.Thread(
                 target=_accept,
                 args=(weakref.ref(self), self._endpoint, self._alarm),
@@ -280,6 +281,7 @@ class Server(Closing):
         finally:
             with self._lock:
                 self._sessions.pop(session, None)
+            self._end_by_closer()
 
     def _drive(self, session: Session) -> None:
         while not self._alarm.is_ringing:
@@ -306,19 +308,32 @@ class Server(Closing):
     def close(self) -> None:
         """Accept no more clients and end the connections; memory that clients hold stays readable for them.
 
-        Return when every session has ended: a source that is being read is read to its next batch.
+        Return when every session has ended: a source that is being read is read to its next batch. A source, or
+        `on_error`, may close the server, too: then all is over when the thread that called it has ended.
         """
         if self._alarm.is_ringing:
             return
         self._alarm.ring()
-        self._acceptor.join()
+        here = threading.current_thread()
+        if self._acceptor is not here:
+            self._acceptor.join()
         with self._lock:
             threads = list(self._sessions.values())
         for thread in threads:
-            if thread is not threading.current_thread():  # on_error may close the server
+            if thread is not here:
                 thread.join()
-        close_endpoint(self._endpoint)
-        self._alarm.close()
+        self._closer = here
+        if here not in (self._acceptor, *threads):
+            self._end_by_closer()
+
+    def _end_by_closer(self) -> None:
+        """End the server if this thread has closed it; if it is one of ours, at its end.
+
+        Until then, a session may still have to send a descriptor of the memory.
+        """
+        if self._closer is threading.current_thread():
+            close_endpoint(self._endpoint)
+            self._alarm.close()
 
 
 def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) -> None:
@@ -353,11 +368,14 @@ def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) ->
         del server
         if failure is not None and not isinstance(failure, PermissionError):  # refused another user
             pause.poll(1000 * ACCEPT_PAUSE)
-    if reference() is None:
-        if connection is not None:
-            connection.close()
-        close_endpoint(endpoint)
-        alarm.close()
+    server = reference()
+    if server is not None:
+        server._end_by_closer()
+        return
+    if connection is not None:
+        connection.close()
+    close_endpoint(endpoint)
+    alarm.close()
 
 
 def _keep(errors: list[str], error: BaseException) -> None:

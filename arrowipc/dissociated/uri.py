@@ -107,14 +107,20 @@ class DissociatedUri(Immutable):
         instance_of("remote_handle", remote_handle, (bytes, type(None)))
         if not SCHEME.fullmatch(scheme):
             raise FormatError(f"a URI begins with the name of a transport, as in ucx://, found {scheme!r}")
+        host = host.lower()
         if not HOST.fullmatch(host):
             raise FormatError(f"the host of a URI is a name or an address, found {host!r}")
         if port is not None:
             check_integer("the port of a URI", port, 0, (1 << 16) - 1)
         if path and not path.startswith("/"):
             raise FormatError(f"the path of a URI begins with a slash, found {path!r}")
+        try:
+            urlsplit(f"//[{host}]" if ":" in host else "")
+            quote(path, errors="surrogateescape")
+        except ValueError as error:
+            raise FormatError(f"host and path of a URI, found {host!r} and {path!r}: {error}") from None
         check_choice("streams", streams, ("both", "meta", "data"))
-        return filled(cls, scheme.lower(), host.lower(), port, path, want_data, free_data, remote_handle, streams)
+        return filled(cls, scheme.lower(), host, port, path, want_data, free_data, remote_handle, streams)
 
     def __reduce__(self) -> tuple[object, ...]:
         return DissociatedUri.parse, (str(self),)

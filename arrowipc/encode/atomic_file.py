@@ -18,7 +18,7 @@ from typing import Any
 from arrowipc._core import Descriptor
 from arrowipc.errors import ArrowIpcError
 from arrowipc.sources.locks import LONGEST_LOOK, locked, without_writer
-from arrowipc.sources.source import file_path
+from arrowipc.sources.source import check_path, file_path
 
 #: File names have 255 bytes on the file systems that people use; the temporary name needs some of them.
 LONGEST_NAME = 200
@@ -46,6 +46,7 @@ class KnownPath(os.PathLike[str]):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        check_path(path)
         self._path = os.fsdecode(path)
         self._file: Descriptor | None = None
         with suppress(FileNotFoundError):
@@ -87,7 +88,8 @@ class NewFile:
         self._target = os.path.realpath(given)
         self._directory, last = os.path.split(self._target)
         self._durable = durable
-        old = _old_file(self._target, self._name)
+        with named(self._name):
+            old = _old_file(self._target, self._name)
         if old is not None:
             with without_writer(self._target) as unused:
                 if not unused:
@@ -218,7 +220,7 @@ def _old_file(target: str, name: str) -> os.stat_result | None:
         raise _error(errno.ELOOP, name)  # realpath() follows all links but those that lead nowhere
     try:
         old = os.stat(target)
-    except OSError:
+    except FileNotFoundError:  # any other error, such as of a name that is too long, would come at the end otherwise
         return None
     if not os.access(target, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         # The rename needs no permission for the file itself, but a file that is read-only is meant to stay.
@@ -283,6 +285,7 @@ class OpenFile:
 
 def open_path(path: str | os.PathLike[str], durable: bool, name: str | None = None) -> NewFile | OpenFile:
     """Begin a new file, or open what is no regular file; `name` is what errors call the path."""
+    check_path(path)
     return OpenFile(path, name) if OpenFile.fits(path, name) else NewFile(path, durable, name)
 
 

@@ -14,7 +14,7 @@ from arrowipc.errors import ArrowIpcError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.sources.file_objects import read_at
 from arrowipc.sources.locks import lock, unlock
-from arrowipc.sources.source import CONTINUATION
+from arrowipc.sources.source import CONTINUATION, check_path
 
 #: Seconds between two checks of a file: without inotify, and with it, because on NFS it does not report all changes.
 LOOK, LOOK_BESIDE_INOTIFY = 0.05, 1.0
@@ -31,6 +31,7 @@ class FollowedPath:
     """
 
     def __init__(self, path: str, limits: Limits | None) -> None:
+        check_path(path)
         self.path = path
         self.events: Any = None  # inotify's file, readable when the folder has changed; None without inotify
         self._limits = limits or Limits()
@@ -53,7 +54,11 @@ class FollowedPath:
 
     def wait(self, seconds: float) -> None:
         """Wait until something may have changed, no longer than `seconds`."""
-        if self._poll.poll(1000 * min(seconds, self.most)):
+        try:
+            found = self._poll.poll(1000 * min(seconds, self.most))
+        except RuntimeError:  # of Python
+            raise UsageError("another thread waits for this reader: one thread at a time may use it") from None
+        if found:
             with suppress(ValueError):  # it was closed meanwhile
                 self.events.read(1 << 16)
 

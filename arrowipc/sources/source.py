@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+from contextlib import suppress
 
 from arrowipc._core import Source
 from arrowipc.arguments import check_flag, described, refuse_async
@@ -128,6 +129,15 @@ def _opened(path: str | os.PathLike[str]) -> Any:
         raise FileNotFoundError(error.errno, there, error.filename) from None
     except ValueError as error:  # a zero byte
         raise UsageError(f"a str is a path; data must be bytes: {error}") from None
+
+
+def check_path(path: str | bytes | os.PathLike[str]) -> None:
+    """Refuse a text that no path can be: with a zero byte, or with characters that the system cannot encode."""
+    with suppress(OSError):
+        try:
+            os.lstat(path)
+        except ValueError as error:
+            raise UsageError(f"expected a path, found {described(path)}: {error}") from None
 
 
 def existing_part(path: str) -> str:

@@ -112,7 +112,7 @@ def local_log(directory: str) -> frozenset[str] | None:
             Descriptor(os.path.join(where, name), os.O_RDONLY | _NO_WAIT) as opened,
             open(opened.fileno(), "rb", closefd=False) as file,
         ):
-            return file.read(most)
+            return file.read(most) or b""  # None: a pipe without data
 
     return _read_log(lambda: os.listdir(where), read, (directory, os.path.realpath(directory)), where)
 

@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import itertools
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from hostile.broken_servers import FOREVER, BrokenServer
 
 import arrowipc as ipc
 from arrowipc import RemoteSource, aio, types
+from arrowipc.aio.off_loop import turns
+from arrowipc.sources import remote
 from arrowipc.sources.remote import TAIL, WINDOW
 
 fsspec = pytest.importorskip("fsspec")
@@ -39,6 +43,14 @@ STATED = written(60, 100, statistics=True)
 def web() -> Iterator[Web]:
     with Web({"small": SMALL, "large": LARGE, "few": written(60, 100), "stated": STATED}) as server:
         yield server
+
+
+def in_memory(data: bytes) -> Any:
+    """A file system with a file "x"."""
+    system = fsspec.filesystem("memory", skip_instance_cache=True)
+    system.store = {}
+    system.pipe("/x", data)
+    return system
 
 
 async def read(*source: Any, **options: Any) -> ipc.Table:
@@ -234,6 +246,47 @@ async def test_leaving_and_cancelling_end_what_was_asked_for_ahead():
             await reader
     assert Stalls.waiting == 0
     gc.collect()
+
+
+async def test_one_step_at_a_time_is_taken_also_after_a_task_was_cancelled(monkeypatch: pytest.MonkeyPatch):
+    turns().workers = ThreadPoolExecutor(4)  # as on a machine with more cores
+    inside, goes_on, most, room_for = 0, threading.Event(), 0, remote.room_for
+
+    def slow(*sizes: int) -> Any:
+        nonlocal inside, most
+        inside, most = inside + 1, max(most, inside + 1)
+        goes_on.wait(20)
+        inside -= 1
+        return room_for(*sizes)
+
+    async with aio.open_file(in_memory(LARGE), "x") as reader:
+        monkeypatch.setattr(remote, "room_for", slow)
+        for begin in (lambda: reader.get_batch(0), lambda: anext(aiter(reader)), lambda: reader.count_rows()):
+            for cancelled in (True, False):
+                goes_on.clear()
+                first = asyncio.create_task(reader.get_batch(0))
+                while not inside:
+                    await asyncio.sleep(0.01)
+                if cancelled:
+                    first.cancel()
+                    await asyncio.wait([first])
+                second = asyncio.create_task(begin())
+                await asyncio.sleep(0.1)
+                goes_on.set()
+                await second
+                assert cancelled or (await first) == table(LARGE).batches[0]
+    assert (inside, most) == (0, 1)
+
+
+async def test_closing_is_an_error_for_those_who_read_and_does_not_cancel_them():
+    reader = await aio.open_file(in_memory(LARGE), "x")
+    batches = aiter(reader)
+    await anext(batches)
+    following = asyncio.create_task(anext(batches))
+    await asyncio.sleep(0)
+    await reader.close()
+    with pytest.raises(ipc.UsageError, match="closed"):
+        await following
 
 
 async def test_a_server_that_lies_or_stalls_is_refused_as_by_the_blocking_reader(web: Web):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import socket
 import threading
 import time
 import weakref
@@ -384,3 +385,26 @@ async def test_a_growing_stream_ends_with_its_time(tmp_path):
             assert len([batch async for batch in reader]) == 1
             writer.write({"x": [1]})
             assert len([batch async for batch in reader]) == 1
+
+
+async def test_closing_a_growing_stream_ends_the_wait_of_another_task_and_frees_its_descriptor(tmp_path):
+    with ipc.new_stream(tmp_path / "x", append=True, durable=False) as writer:
+        writer.write({"x": [0]})
+        reader = await aio.open_stream(tmp_path / "x", follow=True)
+        await reader.read_next_batch()
+        waiting = asyncio.create_task(reader.read_next_batch())
+        await asyncio.sleep(0.2)
+        await reader.close()
+        loop = asyncio.get_running_loop()
+        with contextlib.ExitStack() as stack:
+            # They get the numbers of the closed descriptors.
+            ends = [stack.enter_context(end) for _ in range(3) for end in socket.socketpair()]
+            for end in ends:
+                end.setblocking(False)
+            tasks = [asyncio.create_task(loop.sock_recv(end, 1)) for end in ends]
+            await asyncio.sleep(0)
+            for end in ends:
+                end.send(b"x")
+            assert await asyncio.wait_for(asyncio.gather(*tasks), 20) == [b"x"] * len(ends)
+        with pytest.raises(ipc.UsageError, match="closed"):
+            await waiting

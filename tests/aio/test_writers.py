@@ -196,6 +196,41 @@ async def test_a_file_is_there_only_when_it_is_whole(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+async def test_entering_that_was_cancelled_leaves_no_file(tmp_path):
+    for ticks in range(4):
+        writer = aio.new_file(tmp_path / "x.arrow")
+        task = asyncio.create_task(writer.__aenter__())
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(20):
+            await asyncio.sleep(0.1)  # until the thread has opened it
+            while any(tmp_path.iterdir()):
+                await asyncio.sleep(0.01)
+        assert "AsyncFileWriter" in repr(writer)
+
+
+class Short(drive.Sink):
+    """Takes a part of what it is given, like a raw file; its `write` returns how much."""
+
+    most = 1000
+
+    async def write(self, data: bytes) -> Any:
+        await super().write(data[: self.most])
+        return min(len(data), self.most)
+
+
+async def test_what_a_sink_did_not_take_is_written_again():
+    async with aio.new_file(sink := Short()) as writer:
+        await writer.write(TABLE)
+    assert ipc.read(bytes(sink)) == TABLE
+    sink.most = 0
+    with pytest.raises(OSError, match="expected how many it took"):
+        await aio.new_file(sink, TABLE.schema)
+
+
 class Full(drive.Sink):
     """A disk that has room for two writes."""
 

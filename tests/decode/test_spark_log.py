@@ -1,6 +1,7 @@
 """The log of Spark's streaming sink: only files count that it lists, whatever is in it."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,15 @@ def test_a_log_without_entries_has_no_files(folder: Path) -> None:
     (folder / LOG).mkdir()
     assert find_files([str(folder)], may_be_empty=True) == []
     assert local_log(str(folder.parent)) is None
+
+
+def test_a_pipe_in_the_log_is_no_file_of_it(folder: Path) -> None:
+    (folder / LOG).mkdir()
+    os.mkfifo(folder / LOG / "0")
+    writer = os.open(folder / LOG / "0", os.O_RDWR)
+    with pytest.raises(FormatError, match="expected v1 in the first line, found ''"):
+        local_log(str(folder))
+    os.close(writer)
 
 
 def test_files_of_the_log_that_are_missing() -> None:

@@ -184,6 +184,12 @@ def test_a_path_names_a_file_to_serve(tmp_path, transport, kind, ending, monkeyp
                 assert reader.num_bodies_sent == 0  # both sides map the file
 
 
+def test_a_callable_may_return_a_path(path):
+    for streams in ({"t": lambda: path}, lambda name: str(path), lambda name: lambda: path):
+        with dissociated.Server(streams, "shm") as server:
+            assert read(server).equals(table())
+
+
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
 def test_files_of_every_type_and_streams_that_replace_dictionaries_are_served(tmp_path, transport):
     words = [pa.record_batch({"d": pa.array(words).dictionary_encode()}) for words in (["a", "b"], ["c", None])]

@@ -1,6 +1,7 @@
 """Back-pressure, time limits, every way to leave: nothing hangs or stays behind; `d088` is one of the checklist."""
 
 import contextlib
+import itertools
 import os
 import re
 import socket
@@ -12,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from dissociated import peers
+from dissociated.peers import until
 
 from arrowipc import dissociated
 from arrowipc.dissociated.client import Client
 from arrowipc.dissociated.protocol import REASONS, REFUSED, Incoming, Reason
-from arrowipc.dissociated.transports.sockets import HEADER, REFUSAL
+from arrowipc.dissociated.transports.sockets import HEADER, REFUSAL, connect_unix
 from arrowipc.errors import FormatError, TruncatedError, UsageError
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -253,6 +255,47 @@ def test_a_server_may_be_closed_by_its_error_handler():
         with pytest.raises(FormatError, match="without sending a schema"):
             dissociated.connect(server.uri, "t", timeout=SECONDS)
         assert closed.wait(SECONDS)
+
+
+def test_a_server_may_be_closed_by_the_error_handler_that_is_told_of_a_client_too_many():
+    closed = threading.Event()
+
+    def on_error(error: BaseException) -> None:
+        server.close()
+        closed.set()
+
+    server = dissociated.Server({"t": peers.numbers()}, "tcp", max_clients=1, idle_timeout=None, on_error=on_error)
+    with dissociated.Channel(server.uri) as channel, peers.nothing_left(lambda: (server.num_clients,)):
+        channel.read("t").read_all()
+        with pytest.raises(OSError, match="as many clients as it may"):
+            dissociated.connect(server.uri, "t", timeout=SECONDS)
+        assert closed.wait(SECONDS)
+        with pytest.raises(ConnectionRefusedError):
+            dissociated.connect(server.uri, "t", timeout=SECONDS)
+
+
+def test_a_source_may_close_its_server_while_a_descriptor_waits_to_be_sent():
+    closed, has_read = threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+
+    def source() -> Iterator[pa.RecordBatch]:
+        yield from itertools.islice(peers.endless(16 << 10), 600)  # more than a socket holds
+        yield next(peers.endless())  # it lies in shared memory
+        server.close()
+        closed.set()
+        has_read.wait(SECONDS)
+
+    with dissociated.Server({"t": source}, "shm", on_error=errors.append) as server:
+        uri = server.uri
+        with connect_unix(uri.path.removeprefix("/")) as client:
+            client.send(uri.want_data, [b"t"])
+            assert closed.wait(SECONDS)
+            while client.arrived < 2 << 20:
+                client.progress()
+                client.receive()
+            has_read.set()
+            until(lambda: server.num_clients == 0, "the session has ended")
+    assert errors == []
 
 
 # -- memory that is told of ----------------------------------------------------------------------------------

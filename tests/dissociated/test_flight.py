@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -173,6 +174,9 @@ def test_d008_without_any_way_the_error_says_why_for_each():
         from_flight(endpoint)
     with pytest.raises(NotImplementedError, match="give a client for DoGet"):
         from_flight(fl.FlightEndpoint(b"x", [UNKNOWN]))
+    for location in ("grpc+bogus://x", "grpc", "grpc+tcp://[::1"):
+        with pytest.raises(ipc.UnsupportedError, match="give a client for DoGet"):
+            from_flight(SimpleNamespace(ticket=fl.Ticket(b"x"), locations=[location]))
     with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:1"):
         from_flight(fl.FlightEndpoint(b"x", [NOBODY]), timeout=20)
 

@@ -227,6 +227,12 @@ def test_d016_uris_survive_text_and_a_flight_location(uri):
     assert hash(DissociatedUri.parse(back)) == hash(uri)
 
 
+@pytest.mark.parametrize("parts", [{"path": "/\ud800"}, {"host": "a:b"}, {"host": "\u0130"}])
+def test_d016_parts_that_no_uri_can_have_are_refused(parts):
+    with pytest.raises(FormatError, match=r"host .*of a URI"):
+        DissociatedUri("ucx", **parts, want_data=1)
+
+
 # -- leases --------------------------------------------------------------------------------------------------
 
 

@@ -43,6 +43,7 @@ from helpers.processes import run_function
 import arrowipc as ipc
 from arrowipc import dissociated
 from arrowipc.decode.framing import Message
+from arrowipc.dissociated.link import Link
 from arrowipc.dissociated.memory.address_pairs import Pairs, write_pairs, write_places
 from arrowipc.dissociated.memory.arena import SEALS, Arena
 from arrowipc.dissociated.served import ReadyMessages, messages_of
@@ -442,6 +443,17 @@ def test_descriptors_of_a_message_that_finds_no_room_are_closed():
         with pytest.raises(ipc.LimitError, match="than there is room for"):
             connection.progress()
     assert os.read(reader, 1) == b"", "somebody still holds the other end"
+    os.close(reader)
+
+
+def test_descriptors_that_come_after_the_end_of_a_stream_are_closed():
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    with peers.heard() as (raw, connection):
+        socket.send_fds(raw, [HELLO + HEADER.pack(TAGGED, 1, 0, 0, 0, 1) + b"x"], [writer])
+        os.close(writer)
+        assert not Link(connection, connection).is_idle
+        assert os.read(reader, 1) == b"", "somebody still holds the other end"
     os.close(reader)
 
 

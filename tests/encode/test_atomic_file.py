@@ -231,9 +231,17 @@ def test_paths_that_cannot_be_are_refused_at_once_as_open_does(tmp_path, monkeyp
     before = sorted(os.listdir(tmp_path))
     path = path.replace("HERE", str(tmp_path))
     with pytest.raises(OSError) as caught:  # noqa: PT011 - compared below
-        write(path, 1)
+        ipc.new_file(path)
     assert (caught.value.errno, caught.value.filename) == (code, path)
     assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("path", ["a\0b", "file:///a%00b", "a\ud800b"])
+@pytest.mark.parametrize("append", [False, True])
+def test_a_text_that_no_path_can_be_is_refused_as_by_readers(path, append):
+    for new in (ipc.new_file, ipc.new_stream):
+        with pytest.raises(UsageError, match=r"expected (a|the) path"):
+            new(path, append=append)
 
 
 # -- names, modes, links -------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import contextlib
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,32 @@ def test_another_schema_after_rotation_is_an_error_that_says_what_differs(path):
         extend(path, {"x": [1.5]})
         with pytest.raises(FormatError, match=r"took the place of '.*x.arrows': its schema has x: double in column 0"):
             values(reader)
+        with pytest.raises(UsageError, match=r"cannot continue: .*another stream took the place"):
+            values(reader)
+        assert reader.schema == batch_of(1).schema
+
+
+def test_of_several_threads_that_wait_one_may(path):
+    extend(path, batch_of(1))
+    path.write_bytes(path.read_bytes()[:-8])
+    with ipc.open_stream(path, follow=True, timeout=1) as reader:
+        next(reader)
+        found = together(*[partial(next, reader)] * 4)
+    assert {type(each) for each in found} <= {StopIteration, UsageError}
+
+
+def test_a_text_that_no_path_can_be_is_not_followed():
+    for path in ("a\0b", "a\ud800b"):
+        with pytest.raises(UsageError, match="expected a path"):
+            ipc.open_stream(path, follow=True, timeout=0)
+
+
+def test_a_reader_that_is_closed_while_another_thread_waits_says_so(path):
+    extend(path, batch_of(1))
+    reader = ipc.open_stream(path, follow=True, timeout=0)
+    reader.close()
+    with pytest.raises(UsageError, match="closed"):
+        reader.seconds_left(0)  # as the thread that waits asks next
 
 
 def test_what_is_followed_is_read_as_any_stream(path):

@@ -20,6 +20,7 @@ from arrowipc.dissociated.connection import Connection, OfferedMemory, PeerMemor
 from arrowipc.dissociated.memory.address_pairs import Lease, Pairs, write_places
 from arrowipc.dissociated.memory.arena import F_SEAL_GROW, F_SEAL_SHRINK, GONE, OFFSET_BITS, Arena
 from arrowipc.errors import FormatError, UnsupportedError
+from arrowipc.sources.source import check_path
 
 if TYPE_CHECKING:
     from arrowipc.decode.framing import Message
@@ -42,6 +43,7 @@ class FileMemory(OfferedMemory):
     """
 
     def __init__(self, path: Any, least_bytes: int = 32 << 10) -> None:
+        check_path(path)
         self._path = os.path.abspath(os.fspath(path))
         self._least_bytes = check_integer("least_bytes", least_bytes, 0, (1 << OFFSET_BITS) - 1)
         with open(self._path, "rb") as file:
