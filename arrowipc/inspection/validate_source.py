@@ -322,7 +322,7 @@ def _check_messages(
 ) -> None:
     """Check everything that a search finds; errors of the beginning or the footer have been reported before."""
     try:
-        search = Search(buffer, options, outline)
+        search = Search(buffer, options, outline, refused=True)
     except (FormatError, UnsupportedError) as error:
         if not ledger.skipped:
             _note(ledger, error)
