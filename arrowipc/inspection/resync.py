@@ -143,7 +143,7 @@ class Search:
     """The batches of a source in memory, also those after damage.
 
     `options` are those of `StreamDecoder`, `damage` says why the file cannot be read by its footer. With `refused`, a
-    message that cannot be decoded here is lost, too; without it, that is an error.
+    message whose codec is not installed is lost, too; without it, that is an error.
     """
 
     def __init__(
@@ -477,10 +477,10 @@ class Search:
         found, decoder = survey(message), self._decoder
         fits = decoder is not None and decoder.fits(message)
         if isinstance(error, UnsupportedError):
-            if self._gap is None and (not self._refused or message.kind == "Schema"):
+            if self._gap is None and message.kind == "Schema":
                 raise error  # nothing indicates damage
             fits = message.kind == "RecordBatch"
-            error = as_damage(error)
+            error = as_damage(error, self._refused or self._gap is not None)
         if self._forgot is not None and "has not arrived" in str(error):
             error.args = (f"{error}: one may have been lost at byte {self._forgot:,}, and none came since",)
         if not self._known(end):

@@ -75,7 +75,7 @@ def test_a_batch_that_cannot_be_decoded_here_is_one_of_many() -> None:
     assert (report.num_batches, report.bad_batches, report.bad_rows, report.bad_bytes) == (4, 1, 1, len(unknown))
     (found,) = report.damage
     assert (found.message, found.length) == (2, len(unknown))
-    assert "cannot be checked here: " in found.reason
+    assert "cannot be decoded here: " in found.reason
     assert seen == [each * seen[0] for each in range(1, 5)]
 
 
