@@ -140,7 +140,8 @@ def recover(
     ----------
     source : path, URL, RemoteSource, bytes-like or binary file object
         As for `open_stream`. Bytes in memory, mapped paths and files with an intact footer are read in place; any
-        other source is copied to a temporary file first.
+        other source is copied to a temporary file first; from a server that does not say how long the file is, at
+        most ``Limits.spool_bytes``.
     into : path, URL, file object, socket, bytearray or writable buffer, optional
         Write the batches there, as a complete file or stream, instead of returning a reader. A path appears when
         the file is complete. It may be the path of the source: the source stays as it was until then, and
@@ -210,14 +211,14 @@ def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks 
     """Return the batches by the footer, or in order up to the first damage; search only if messages have checksums."""
     damage = expected = None
     if first_bytes(source) != MAGIC:
-        source = whole(source, memory_map)  # also a file that comes through a pipe
+        source = whole(source, memory_map, options["limits"])  # also a file that comes through a pipe
     if first_bytes(source) == MAGIC:
         blocks, damage, expected = _open_blocks(source, memory_map, options)
         if blocks is not None:
             return blocks
         if hasattr(source, "seek"):
             seek_to(source, 0)  # the footer counts from there
-    buffer = whole(source, memory_map)
+    buffer = whole(source, memory_map, options["limits"])
     if options["validate"] != "none" and _has_checksums(buffer, options["limits"]):
         return _search(buffer, options)  # checksums prove the messages behind damage
     return _InOrder(buffer, options, damage, expected)
@@ -256,7 +257,7 @@ def _open_blocks(
 
 def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
     """Return the batches that the footer lists, if it describes the file, else all that can be found."""
-    return _search(whole(source, memory_map), options)
+    return _search(whole(source, memory_map, options["limits"]), options)
 
 
 def _search(buffer: memoryview[int], options: dict[str, Any]) -> ByBlocks | Search:

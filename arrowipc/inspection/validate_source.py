@@ -157,7 +157,7 @@ def validate(
     check_choice("level", level, ("full", "strict"))
     check_callable("watch", watch)
     options: Options = {"validate": level, "limits": limits, "verify": None}
-    view = whole(source, memory_map)
+    view = whole(source, memory_map, limits)
     remarks = Remarks(watch or (lambda done: None))
     is_file = view[:6] == MAGIC
     ledger = Ledger("file" if is_file else "stream")
