@@ -208,6 +208,7 @@ class RecordBatchStreamReader(BatchReader):
 
     @with_keywords(ReadOptions)
     def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
+        self._make_once("decoder")
         options = read_options(keywords)
         self._closed = False
         self._remember(options, source)
@@ -480,6 +481,7 @@ class RecordBatchFileReader(BatchReader):
 
     @with_keywords(ReadOptions)
     def __init__(self, source: Readable, footer_offset: int | None = None, **keywords: Unpack[ReadKeywords]) -> None:
+        self._make_once("decoder")
         options = read_options(keywords)
         self._remember(options, source, footer_offset)
         self._begin(source, options, b"ARROW1")

@@ -56,6 +56,7 @@ class IndexedStreamReader(RecordBatchFileReader):
 
     @with_keywords(ReadOptions)
     def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
+        self._make_once("decoder")
         options = read_options(keywords)
         self._remember(options, source)
         self._make_index(source, options, StreamDecoder(**options.decoding()), None)
@@ -141,6 +142,7 @@ class FollowingStreamReader(RecordBatchStreamReader):
         wait: bool = True,
         **keywords: Unpack[ReadKeywords],
     ) -> None:
+        self._make_once("decoder")
         options = read_options(keywords)
         if not check_flag("follow", follow):
             raise UsageError("timeout: nobody waits without follow=True")

@@ -49,6 +49,7 @@ class RecoveryReader(BatchReader):
     __slots__ = ("_batches", "_report", "_schema", "_watch")
 
     def __init__(self, batches: ByBlocks | _InOrder | Search, watch: Callable[[int], object] | None = None) -> None:
+        self._make_once("_batches")
         self._closed = False
         self._watch = watch
         self._batches = batches
