@@ -50,6 +50,21 @@ def test_a_decoder_or_a_writer_begins_once():
     writer.close()
 
 
+def test_the_parts_of_a_table_and_of_a_column_do_not_change():
+    table = ipc.open_stream(STREAM).read_all()
+    column, rows = table["x"], table.to_pylist()
+    for thing, names in ((table, ("batches", "schema", "columns")), (column, ("chunks", "field"))):
+        for name in names:
+            with pytest.raises(AttributeError):
+                setattr(thing, name, [])
+    for parts in (table.batches, column.chunks):
+        parts.append(parts.pop(0).slice(1))
+    assert (len(table), table.to_pylist(), column.to_pylist()) == (500, rows, [row["x"] for row in rows])
+    for each in (copy.copy, copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))):
+        assert each(table) == table
+        assert each(column) == column
+
+
 READERS = [name for name in OBJECTS if "Reader" in name and "closed" not in name] + ["Recovery", "RowDataset"]
 
 
