@@ -382,7 +382,8 @@ def open_stream(
         Those of `arrowipc.options.ReadOptions`.
     follow : bool, default False
         Wait for data that is appended to the file at this path, up to the end marker, and for the file if it does not
-        exist. Go on with a file that replaces it; begin again if it is cut short (as ``tail -F``). Nothing is mapped.
+        exist. Go on with a file that replaces it (as ``tail -F``); begin again if it is cut short or written anew.
+        Nothing is mapped.
     timeout : float, optional
         With `follow`: seconds to wait for a batch. After them iterating ends, and may begin again. Default: no limit.
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from arrowipc.limits import Limits
     from arrowipc.options import ReadKeywords
+    from arrowipc.schemas import Schema
     from arrowipc.sources.followed import FollowedPath
     from arrowipc.sources.source import Readable
 
@@ -173,16 +174,27 @@ class FollowingStreamReader(RecordBatchStreamReader):
             found = None if self.decoder.at_end else self.following.take()
             if found is None:
                 return False
-            old = self.decoder.schema if found[1] else None
-            if old is not None:
-                self.decoder = StreamDecoder(**self._options)
-            self.decoder.feed(found[0])
-            if old is not None and self.decoder.read_schema() and not old.equals(self.schema):
+            if found[1] and self.decoder.schema is not None:
+                self.decoder = self._successor(found[0], self.schema)
+            else:
+                self.decoder.feed(found[0])
+            return True
+
+    def _successor(self, first: Any, schema: Schema) -> StreamDecoder:
+        """Return the decoder of a stream that took the place of this one; refuse one of another schema."""
+        decoder = StreamDecoder(**self._options)
+        try:
+            decoder.feed(first)
+            found = decoder.schema if decoder.read_schema() else None
+            if found is not None and not schema.equals(found):
                 from arrowipc.schemas import difference
 
-                words = difference(old, self.schema)
+                words = difference(schema, found)
                 raise FormatError(f"another stream took the place of {self.following.path!r}: its schema {words}")
-            return True
+            return decoder
+        except BaseException:
+            self.following.again()
+            raise
 
     def event(self) -> Any:
         """Return the next event of the decoder; None if there is none now."""
