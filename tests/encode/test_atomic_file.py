@@ -336,3 +336,23 @@ def test_a_url_shows_complete_files_only():
         pass
     assert column_of(url) == [1]
     system.rm("/arrowipc", recursive=True)
+
+
+@pytest.mark.parametrize("call", ["_open", "write", "close", "mv"])
+def test_errors_of_a_file_system_are_oserrors_that_name_the_url(monkeypatch, call):
+    fsspec = pytest.importorskip("fsspec")
+    from fsspec.implementations import memory
+
+    class LibraryError(Exception):
+        pass
+
+    def fail(*_: object, **__: object) -> None:
+        raise errors.pop(0)
+
+    url, errors = "memory://arrowipc/x.arrow", [LibraryError("of\nit"), OSError(errno.ENOSPC, "full")]
+    monkeypatch.setattr(memory.MemoryFileSystem if call in ("_open", "mv") else memory.MemoryFile, call, fail)
+    for words, code in (("LibraryError: of", None), ("full", errno.ENOSPC)):
+        with pytest.raises(OSError, match=f"^{url}: .*{words}") as caught:
+            write(url, 1)
+        assert (caught.value.errno, caught.value.__cause__) == (code, None)
+    assert not fsspec.filesystem("memory").exists("/arrowipc/x.arrow")
