@@ -18,7 +18,7 @@ from typing import Any
 from arrowipc._core import Descriptor
 from arrowipc.errors import ArrowIpcError
 from arrowipc.sources.locks import LONGEST_LOOK, locked, without_writer
-from arrowipc.sources.source import file_path
+from arrowipc.sources.source import check_path, file_path
 
 #: File names have 255 bytes on the file systems that people use; the temporary name needs some of them.
 LONGEST_NAME = 200
@@ -46,6 +46,7 @@ class KnownPath(os.PathLike[str]):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        check_path(path)
         self._path = os.fsdecode(path)
         self._file: Descriptor | None = None
         with suppress(FileNotFoundError):
@@ -283,6 +284,7 @@ class OpenFile:
 
 def open_path(path: str | os.PathLike[str], durable: bool, name: str | None = None) -> NewFile | OpenFile:
     """Begin a new file, or open what is no regular file; `name` is what errors call the path."""
+    check_path(path)
     return OpenFile(path, name) if OpenFile.fits(path, name) else NewFile(path, durable, name)
 
 

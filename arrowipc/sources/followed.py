@@ -14,7 +14,7 @@ from arrowipc.errors import ArrowIpcError, TruncatedError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.sources.file_objects import read_at
 from arrowipc.sources.locks import lock, unlock
-from arrowipc.sources.source import CONTINUATION
+from arrowipc.sources.source import CONTINUATION, check_path
 
 #: Seconds between two checks of a file: without inotify, and with it, because on NFS it does not report all changes.
 LOOK, LOOK_BESIDE_INOTIFY = 0.05, 1.0
@@ -33,6 +33,7 @@ class FollowedPath:
     """
 
     def __init__(self, path: str, limits: Limits | None) -> None:
+        check_path(path)
         self.path = path
         self.events: Any = None  # inotify's file, readable when the folder has changed; None without inotify
         self._limits = limits or Limits()

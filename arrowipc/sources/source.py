@@ -131,6 +131,16 @@ def _opened(path: str | os.PathLike[str]) -> Any:
         raise UsageError(f"a str is a path; data must be bytes: {error}") from None
 
 
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that no file can have."""
+    try:
+        zero = b"\0" in os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise UsageError(f"a path must be text that the file system can hold: {error}") from None
+    if zero:
+        raise UsageError(f"a path has no zero bytes, found {described(os.fspath(path))}")
+
+
 def existing_part(path: str) -> str:
     """Return the deepest folder of a path that exists."""
     place = os.path.abspath(path)

@@ -303,6 +303,26 @@ def test_a_durable_file_and_its_name_are_brought_to_the_disk(tmp_path, monkeypat
     assert re.fullmatch(rf"{tmp_path}/\.x\..*\.tmp", calls[0][1])
 
 
+@pytest.mark.parametrize(("name", "words"), [("a\0b", "zero byte|null byte"), ("a\ud800", "surrogates not allowed")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        ipc.new_file,
+        ipc.new_stream,
+        lambda path: ipc.new_file(path, append=True),
+        lambda path: ipc.new_stream(path, append=True),
+        lambda path: ipc.new_file(f"file://{path}"),
+        lambda path: ipc.recover(batch_of(1).schema.serialize(), into=path),
+        lambda path: ipc.open_stream(path, follow=True, timeout=0),
+        ipc.open,
+    ],
+)
+def test_a_path_that_no_file_can_have_is_refused_with_a_sentence(tmp_path, name, words, call):
+    with pytest.raises(UsageError, match=f"path.*({words})"):
+        call(f"{tmp_path}/{name}")
+    assert not os.listdir(tmp_path)
+
+
 # -- URLs ----------------------------------------------------------------------------------------------------
 
 
