@@ -410,6 +410,11 @@ class Initialized:
         """Return names in other libraries -> the text that says what objects of the class have instead."""
         return _INSTEAD
 
+    def _make_once(self, slot: str) -> None:
+        """Refuse a second call of ``__init__``, which fills `slot`: the object may be in use elsewhere."""
+        if is_filled(self, slot):
+            raise UsageError(f"this {type(self).__name__} was made already: make another one")
+
     if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
         def __getattr__(self, name):

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from arrowipc.arguments import check_integer, described
-from arrowipc.errors import UnsupportedError, UsageError, missing_package
+from arrowipc.errors import MissingPackageError, UsageError, missing_package
 
 LZ4_FRAME = 0
 ZSTD = 1
@@ -105,7 +105,7 @@ def functions(codec: int, encodes: bool) -> dict[str, int]:
     if not specs:
         what = f"compressing with {row.name}" if encodes else f"the body is compressed with {row.name}, and"
         raise missing_package(what, row.modules[-1][0].partition(".")[0])
-    raise UnsupportedError(
+    raise MissingPackageError(
         f"this build of {specs[0].name} does not export the functions of its library: install its wheel from PyPI"
     )
 

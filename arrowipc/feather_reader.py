@@ -31,6 +31,7 @@ class FeatherReader(RecordBatchFileReader):
 
     @with_keywords(ReadOptions)
     def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
+        self._make_once("decoder")
         options = read_options(keywords)
         self._begin(source, options, FEATHER_V1)
         with self:

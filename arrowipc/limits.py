@@ -40,7 +40,8 @@ class Limits(Immutable):
     read_ahead : int, default 64 MiB
         Most memory allocated for bytes that a stream has announced and not yet delivered.
     spool_bytes : int, default 64 MiB
-        Largest file from a pipe that is kept in memory; a larger one is written to a temporary file.
+        Largest file from a pipe that is kept in memory; a larger one is written to a temporary file. Also the largest
+        one of a server that does not say how long it is, where a copy is needed: to `recover` and to `validate` it.
     row_cache_bytes : int, default 64 MiB
         Decoded batches that a file reader keeps for `take` and `row`, for each of the last four selections of columns;
         a larger batch is kept alone. Bytes in a mapped file or in the caller's memory are not counted.

@@ -231,6 +231,7 @@ class MessageReader(Closing):
     """
 
     def __init__(self, source: Any, *, limits: Limits | None = None, memory_map: bool = True) -> None:
+        self._make_once("_framer")
         self._framer = Framer(limits)
         buffer, self._file, self._owned = open_source(source, memory_map)
         if self._file is None:

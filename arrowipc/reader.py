@@ -208,6 +208,7 @@ class RecordBatchStreamReader(BatchReader):
 
     @with_keywords(ReadOptions)
     def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
+        self._make_once("decoder")
         options = read_options(keywords)
         self._closed = False
         self._remember(options, source)
@@ -381,7 +382,8 @@ def open_stream(
         Those of `arrowipc.options.ReadOptions`.
     follow : bool, default False
         Wait for data that is appended to the file at this path, up to the end marker, and for the file if it does not
-        exist. Go on with a file that replaces it; begin again if it is cut short (as ``tail -F``). Nothing is mapped.
+        exist. Go on with a file that replaces it (as ``tail -F``); begin again if it is cut short or written anew.
+        Nothing is mapped.
     timeout : float, optional
         With `follow`: seconds to wait for a batch. After them iterating ends, and may begin again. Default: no limit.
 
@@ -480,6 +482,7 @@ class RecordBatchFileReader(BatchReader):
 
     @with_keywords(ReadOptions)
     def __init__(self, source: Readable, footer_offset: int | None = None, **keywords: Unpack[ReadKeywords]) -> None:
+        self._make_once("decoder")
         options = read_options(keywords)
         self._remember(options, source, footer_offset)
         self._begin(source, options, b"ARROW1")

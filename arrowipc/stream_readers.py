@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from arrowipc.limits import Limits
     from arrowipc.options import ReadKeywords
+    from arrowipc.schemas import Schema
     from arrowipc.sources.followed import FollowedPath
     from arrowipc.sources.source import Readable
 
@@ -56,6 +57,7 @@ class IndexedStreamReader(RecordBatchFileReader):
 
     @with_keywords(ReadOptions)
     def __init__(self, source: Readable, **keywords: Unpack[ReadKeywords]) -> None:
+        self._make_once("decoder")
         options = read_options(keywords)
         self._remember(options, source)
         self._make_index(source, options, StreamDecoder(**options.decoding()), None)
@@ -141,6 +143,7 @@ class FollowingStreamReader(RecordBatchStreamReader):
         wait: bool = True,
         **keywords: Unpack[ReadKeywords],
     ) -> None:
+        self._make_once("decoder")
         options = read_options(keywords)
         if not check_flag("follow", follow):
             raise UsageError("timeout: nobody waits without follow=True")
@@ -171,19 +174,27 @@ class FollowingStreamReader(RecordBatchStreamReader):
             found = None if self.decoder.at_end else self.following.take()
             if found is None:
                 return False
-            old = self.decoder.schema if found[1] else None
-            decoder = self.decoder if old is None else StreamDecoder(**self._options)
-            decoder.feed(found[0])
-            new = decoder.schema if old is not None and decoder.read_schema() else None
-            if old is not None and new is not None and not old.equals(new):
+            if found[1] and self.decoder.schema is not None:
+                self.decoder = self._successor(found[0], self.schema)
+            else:
+                self.decoder.feed(found[0])
+            return True
+
+    def _successor(self, first: Any, schema: Schema) -> StreamDecoder:
+        """Return the decoder of a stream that took the place of this one; refuse one of another schema."""
+        decoder = StreamDecoder(**self._options)
+        try:
+            decoder.feed(first)
+            found = decoder.schema if decoder.read_schema() else None
+            if found is not None and not schema.equals(found):
                 from arrowipc.schemas import difference
 
-                words = difference(old, new)
-                error = FormatError(f"another stream took the place of {self.following.path!r}: its schema {words}")
-                self.decoder.interrupt(error)  # so that no later call gives rows of the other schema
-                raise error
-            self.decoder = decoder
-            return True
+                words = difference(schema, found)
+                raise FormatError(f"another stream took the place of {self.following.path!r}: its schema {words}")
+            return decoder
+        except BaseException:
+            self.following.again()
+            raise
 
     def event(self) -> Any:
         """Return the next event of the decoder; None if there is none now."""

@@ -57,12 +57,6 @@ class ChunkedArray(Column):
     type : DataType, optional
         Type of the elements; needed if there is no chunk.
 
-    Attributes
-    ----------
-    field : Field
-        Name, type, nullability and metadata.
-    chunks : list of Array
-
     Raises
     ------
     UsageError
@@ -79,11 +73,11 @@ class ChunkedArray(Column):
     True
     """
 
-    __slots__ = ("__weakref__", "chunks", "field")
+    __slots__ = ("__weakref__", "_chunks", "_field")
     __hash__: ClassVar[None]  # type: ignore[assignment]
 
-    field: Field
-    chunks: list[Array]
+    _field: Field
+    _chunks: list[Array]
 
     def __new__(cls, chunks: Iterable[Any], type: TypeLike | None = None) -> Self:
         from arrowipc.values.from_python import build_array
@@ -113,9 +107,19 @@ class ChunkedArray(Column):
     def _of(cls, field: Field, chunks: list[Array]) -> Self:
         """Make a column of arrays without checking that they have the type of the field."""
         self = object.__new__(cls)
-        self.field = field
-        self.chunks = chunks
+        self._field = field
+        self._chunks = chunks
         return self
+
+    @property
+    def field(self) -> Field:
+        """Name, type, nullability and metadata."""
+        return self._field
+
+    @property
+    def chunks(self) -> list[Array]:
+        """The arrays, in order, as a new list."""
+        return list(self._chunks)
 
     @property
     def type(self) -> DataType:
@@ -124,32 +128,32 @@ class ChunkedArray(Column):
 
     def iterchunks(self) -> Iterator[Array]:
         """Iterate over the arrays."""
-        return iter(self.chunks)
+        return iter(self._chunks)
 
     @property
     def num_chunks(self) -> int:
         """Number of arrays."""
-        return len(self.chunks)
+        return len(self._chunks)
 
     @property
     def null_count(self) -> int:
         """Number of nulls in the validity bitmaps; see :attr:`Array.null_count`."""
-        return sum([chunk.null_count for chunk in self.chunks])
+        return sum([chunk.null_count for chunk in self._chunks])
 
     @property
     def nbytes(self) -> int:
         """Bytes of the buffers that the elements use; see :attr:`Array.nbytes`."""
-        return sum([chunk.nbytes for chunk in self.chunks])
+        return sum([chunk.nbytes for chunk in self._chunks])
 
     def chunk(self, i: SupportsIndex) -> Array:
         """Return array `i`; negative numbers count from the end."""
         try:
-            return self.chunks[integer_of("chunk", i)]
+            return self._chunks[integer_of("chunk", i)]
         except IndexError:
-            raise NotFoundError(f"chunk {i} is out of range: there are {len(self.chunks)}") from None
+            raise NotFoundError(f"chunk {i} is out of range: there are {len(self._chunks)}") from None
 
     def __len__(self) -> int:
-        return count_rows(self.chunks)
+        return count_rows(self._chunks)
 
     if TYPE_CHECKING:
 
@@ -172,31 +176,31 @@ class ChunkedArray(Column):
             return self.filter(i) if is_mask(i) else self.take(i)
         position = integer_of("index", i)
         left = position if position >= 0 else position + len(self)
-        for chunk in self.chunks if left >= 0 else ():
+        for chunk in self._chunks if left >= 0 else ():
             if left < len(chunk):
                 return chunk[left]
             left -= len(chunk)
         raise IndexError(f"index {position} is out of range: the column has {len(self)} elements")
 
     def __iter__(self) -> Iterator[Any]:
-        for chunk in self.chunks:
+        for chunk in self._chunks:
             yield from chunk
 
     def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> ChunkedArray:
         """Return elements ``[offset, offset + length)`` without copying; those past the end are left out."""
-        return self._of(self.field, slice_pieces(self.chunks, offset, length))
+        return self._of(self.field, slice_pieces(self._chunks, offset, length))
 
     def take(self, indices: Any) -> ChunkedArray:
         """Return elements in any order and number as one chunk; see :meth:`Array.take`."""
         from arrowipc.values.row_reader import take_across
 
-        taken = take_across(self.chunks or [self.combine()], indices, lambda chunks: batches_of(self.field, chunks))
+        taken = take_across(self._chunks or [self.combine()], indices, lambda chunks: batches_of(self.field, chunks))
         return self._of(self.field, [batch.column(0) for batch in taken])
 
     def combine(self) -> Array:
         """Return one array of all elements; several chunks are copied into one."""
-        if len(self.chunks) == 1:
-            return self.chunks[0]
+        if len(self._chunks) == 1:
+            return self._chunks[0]
         from arrowipc.values.from_python import empty_batch
 
         return concat_batches(self._batches() or [empty_batch(Schema([self.field]))]).column(0)
@@ -215,20 +219,20 @@ class ChunkedArray(Column):
         return batches_to_pydict(self._batches(), schema, max_values, extensions, maps_as_pydicts)[self.field.name]
 
     def _arrays(self) -> list[Array]:
-        return self.chunks
+        return self._chunks
 
     def _each(self, change: Callable[[Array], Array]) -> ChunkedArray:
         """Return a column of the arrays that `change` returns for the chunks."""
-        chunks = [change(chunk) for chunk in self.chunks or [self.combine()]]
+        chunks = [change(chunk) for chunk in self._chunks or [self.combine()]]
         return self._of(chunks[0].field, chunks)
 
     def _plain(self) -> Array:
         """Return the elements as one array; with several chunks, dictionaries are decoded instead of merged."""
-        return (self.dictionary_decode() if len(self.chunks) > 1 else self).combine()
+        return (self.dictionary_decode() if len(self._chunks) > 1 else self).combine()
 
     def _cut(self, array: Array) -> ChunkedArray:
         """Cut an array with as many elements as this column into chunks of the same lengths."""
-        ends = list(accumulate(map(len, self.chunks)))
+        ends = list(accumulate(map(len, self._chunks)))
         return self._of(array.field, [array[start:end] for start, end in zip([0, *ends], ends, strict=False)])
 
     def to_numpy(
@@ -242,13 +246,13 @@ class ChunkedArray(Column):
         """Return the elements as one NumPy array; see :meth:`Array.to_numpy`. It is a view only of a single chunk."""
         as_it_is = check_flag("zero_copy_only", zero_copy_only) if zero_copy_only is not None else None
         copy = check_flag("copy", copy) and as_it_is is None
-        if len(self.chunks) > 1 and (as_it_is or (as_it_is is None and not copy)):
-            raise UsageError(f"{len(self.chunks)} chunks need a copy: use copy=True, or chunk(i).to_numpy(copy=False)")
+        if len(self._chunks) > 1 and (as_it_is or (as_it_is is None and not copy)):
+            raise UsageError(f"{len(self._chunks)} chunks need a copy: use copy=True, or chunk(i).to_numpy(copy=False)")
         return self._plain().to_numpy(copy, zero_copy_only=as_it_is, writable=writable, dtype=dtype)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        if len(self.chunks) > 1 and copy is False:
-            raise ValueError(f"{len(self.chunks)} chunks become one array by a copy")
+        if len(self._chunks) > 1 and copy is False:
+            raise ValueError(f"{len(self._chunks)} chunks become one array by a copy")
         return self._plain().__array__(dtype, copy)
 
     if TYPE_CHECKING:
@@ -270,7 +274,7 @@ class ChunkedArray(Column):
             other = ChunkedArray(other if hasattr(other, "chunks") else [array_from(other, most=len(self))])  # type: ignore[arg-type]
         if self.type != other.type or len(self) != len(other):
             return False
-        return equal_pieces(self.chunks, other.chunks, Array.equals, nan_equal)
+        return equal_pieces(self._chunks, other._chunks, Array.equals, nan_equal)
 
     def __eq__(self, other: object) -> bool:
         return equals_foreign(self, other) if is_foreign(other) else NotImplemented
@@ -279,7 +283,7 @@ class ChunkedArray(Column):
         return Table.column, (Table(Schema([self.field]), self._batches()), 0)
 
     def __copy__(self) -> ChunkedArray:
-        return self._of(self.field, list(self.chunks))
+        return self._of(self.field, list(self._chunks))
 
     def __arrow_array__(self, type: Any = None) -> Any:
         """Convert to pyarrow when it expects an array: to one array, or to chunks if one cannot hold all elements."""
@@ -293,19 +297,19 @@ class ChunkedArray(Column):
         """Export as a stream of the chunks: an ``arrow_array_stream`` PyCapsule, without copying."""
         from arrowipc.cdata.export import export_stream
 
-        return export_stream(self.field, iter(self.chunks), requested_schema)
+        return export_stream(self.field, iter(self._chunks), requested_schema)
 
     def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
         """Export the same as a stream of arrays on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
         from arrowipc.cdata.export import export_device_stream
 
-        return export_device_stream(self.field, iter(self.chunks), requested_schema, **kwargs)
+        return export_device_stream(self.field, iter(self._chunks), requested_schema, **kwargs)
 
     def flatten(self) -> list[ChunkedArray]:
         """Return the members of a column of structs, null if the struct is; for another type, a list of this column."""
         if not isinstance(self.type, Struct):
             return [self]
-        chunks = [chunk.flatten() for chunk in self.chunks or [self.combine()]]
+        chunks = [chunk.flatten() for chunk in self._chunks or [self.combine()]]
         return [self._of(parts[0].field, list(parts)) for parts in zip(*chunks, strict=True)]
 
 
@@ -361,11 +365,11 @@ class Table(Tabular):
     {'b': ['a', 'b', 'c']}
     """
 
-    __slots__ = ("__weakref__", "batches", "schema")
+    __slots__ = ("__weakref__", "_batches", "_schema")
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    schema: Schema
-    batches: list[RecordBatch]
+    _schema: Schema
+    _batches: list[RecordBatch]
 
     def __new__(cls, schema: Schema, batches: Iterable[RecordBatch] = ()) -> Self:
         schema = as_schema(schema)
@@ -381,8 +385,8 @@ class Table(Tabular):
     def _known(cls, schema: Schema, batches: list[RecordBatch]) -> Self:
         """Make a table of batches without checking that they have the schema."""
         self = object.__new__(cls)
-        self.schema = schema
-        self.batches = batches
+        self._schema = schema
+        self._batches = batches
         return self
 
     @classmethod
@@ -421,14 +425,24 @@ class Table(Tabular):
         return cls._of_batch(batch_from(data, validate))
 
     @property
+    def schema(self) -> Schema:
+        """Names and types of the columns, and metadata."""
+        return self._schema
+
+    @property
+    def batches(self) -> list[RecordBatch]:
+        """The batches, in order, as a new list."""
+        return list(self._batches)
+
+    @property
     def num_rows(self) -> int:
         """Number of rows in all batches."""
-        return count_rows(self.batches)
+        return count_rows(self._batches)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all buffers of all batches; a buffer that several batches share counts for each."""
-        return sum([batch.nbytes for batch in self.batches])
+        return sum([batch.nbytes for batch in self._batches])
 
     @property
     def columns(self) -> list[ChunkedArray]:
@@ -441,7 +455,7 @@ class Table(Tabular):
 
     def column(self, i: int | str) -> ChunkedArray:
         """Return one column, with one array per batch; see :meth:`arrowipc.RecordBatch.column`."""
-        return ChunkedArray._of(self.schema.field(i), [batch.column(i) for batch in self.batches])
+        return ChunkedArray._of(self.schema.field(i), [batch.column(i) for batch in self._batches])
 
     if TYPE_CHECKING:
 
@@ -467,7 +481,7 @@ class Table(Tabular):
 
     def slice(self, offset: SupportsIndex = 0, length: SupportsIndex | None = None) -> Table:
         """Return rows ``[offset, offset + length)`` without copying; rows past the end are left out."""
-        return self._known(self.schema, slice_pieces(self.batches, offset, length))
+        return self._known(self.schema, slice_pieces(self._batches, offset, length))
 
     def take(self, indices: Any) -> Table:
         """Return rows in any order and number as one batch; see :meth:`arrowipc.RecordBatch.take`."""
@@ -499,7 +513,7 @@ class Table(Tabular):
 
     def iter_rows(self, *, named: bool = False, extensions: Extensions = None) -> Iterator[Any]:
         """Iterate over the rows, as tuples or (`named`) dicts; see :meth:`arrowipc.RecordBatch.iter_rows`."""
-        for batch in self.batches:
+        for batch in self._batches:
             yield from batch.iter_rows(named=named, extensions=extensions)  # type: ignore[call-overload]
 
     def _of(self, change: Callable[[RecordBatch], RecordBatch]) -> Table:
@@ -508,35 +522,35 @@ class Table(Tabular):
 
     def _like(self, changed: list[RecordBatch]) -> Table:
         """Return a table of the batches that were made from those of `_at_least_one`."""
-        return self._known(changed[0].schema, changed if self.batches else [])
+        return self._known(changed[0].schema, changed if self._batches else [])
 
     def _with_schema(self, schema: Schema) -> Table:
         """Return the same columns with a schema of the same types, but other names or metadata."""
-        return self._known(schema, [batch._with_schema(schema) for batch in self.batches])
+        return self._known(schema, [batch._with_schema(schema) for batch in self._batches])
 
     @classmethod
     def _of_batch(cls, batch: RecordBatch) -> Table:
         return cls(batch.schema, [batch])
 
     def _pieces(self) -> list[RecordBatch]:
-        return self.batches
+        return self._batches
 
     def _at_least_one(self) -> list[RecordBatch]:
         """Return the batches; if there are none, a batch without rows."""
         from arrowipc.values.from_python import empty_batch
 
-        return self.batches or [empty_batch(self.schema)]
+        return self._batches or [empty_batch(self.schema)]
 
     def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
         """Return the batches, in order; batches of more than `max_chunksize` rows are cut into slices of that many."""
         if max_chunksize is None:
-            return list(self.batches)
+            return list(self._batches)
         max_chunksize = integer_of("max_chunksize", max_chunksize)
         if max_chunksize < 1:
             raise UsageError(f"max_chunksize must be at least 1, found {max_chunksize}")
         return [
             batch.slice(start, max_chunksize)
-            for batch in self.batches
+            for batch in self._batches
             for start in range(0, max(batch.num_rows, 1), max_chunksize)
         ]
 
@@ -560,7 +574,7 @@ class Table(Tabular):
             for column, has_members in zip(batch.columns, is_struct, strict=True):
                 yield from column.flatten() if has_members else [column]
 
-        return self._known(schema, [batch_of(schema, parts(batch), batch.num_rows) for batch in self.batches])
+        return self._known(schema, [batch_of(schema, parts(batch), batch.num_rows) for batch in self._batches])
 
     def combine(self) -> RecordBatch:
         """Return one batch of all rows; several batches are copied into one."""
@@ -591,17 +605,17 @@ class Table(Tabular):
             other = stream_from(other)
         if not self.schema.equals(other.schema, check_metadata):
             return False
-        batches = other.batches if isinstance(other, Table) else list(_longer_than(self.num_rows, other))
-        return count_rows(batches) == self.num_rows and equal_pieces(self.batches, batches, same_rows, nan_equal)
+        batches = other._batches if isinstance(other, Table) else list(_longer_than(self.num_rows, other))
+        return count_rows(batches) == self.num_rows and equal_pieces(self._batches, batches, same_rows, nan_equal)
 
     def __eq__(self, other: object) -> bool:
         return equals_foreign(self, other) if is_foreign(other) else NotImplemented
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Table, (self.schema, self.batches)
+        return Table, (self.schema, self._batches)
 
     def __copy__(self) -> Table:
-        return Table(self.schema, self.batches)
+        return Table(self.schema, self._batches)
 
     def __repr__(self) -> str:
         from arrowipc.values.repr import rows_text
@@ -612,13 +626,13 @@ class Table(Tabular):
         """Export as a stream of the batches: an ``arrow_array_stream`` PyCapsule, without copying."""
         from arrowipc.cdata.export import export_stream
 
-        return export_stream(self.schema, iter(self.batches), requested_schema)
+        return export_stream(self.schema, iter(self._batches), requested_schema)
 
     def __arrow_c_device_stream__(self, requested_schema: object | None = None, **kwargs: object) -> object:
         """Export the same as a stream of batches on the CPU: an ``arrow_device_array_stream`` PyCapsule."""
         from arrowipc.cdata.export import export_device_stream
 
-        return export_device_stream(self.schema, iter(self.batches), requested_schema, **kwargs)
+        return export_device_stream(self.schema, iter(self._batches), requested_schema, **kwargs)
 
 
 # -- functions that make arrays, batches and tables ----------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import arrowipc as ipc
-from arrowipc.cli.sources import Failure, for_shell, looks_arrow
+from arrowipc.cli.sources import OUTPUT, Failure, for_shell, looks_arrow
 from arrowipc.errors import ArrowIpcError, MissingPackageError, UsageError, printable, showable
 
 #: Command -> the module that contains it, and its description in the list of commands.
@@ -115,7 +115,7 @@ def run(arguments: list[str]) -> int:
         code = _run_command(arguments)
         sys.stdout.flush()
     except OSError as error:
-        code = 141 if isinstance(error, BrokenPipeError) else code or _failed(error, None)
+        code = 141 if isinstance(error, BrokenPipeError) else code or _failed(error, OUTPUT)
         # Otherwise Python reports the error again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code

@@ -33,6 +33,7 @@ from arrowipc.cli.terminal import (
     say_line,
     say_note,
     say_written,
+    to_output,
     where_option,
     width,
 )
@@ -257,7 +258,8 @@ def _follow(
     def show(*batches: Any) -> None:
         if any(map(len, batches)):
             _show(file, batches[0].schema, iter(batches), **printing)
-            sys.stdout.flush()
+            with to_output():
+                sys.stdout.flush()
 
     timeout, last = reader.timeout, deque[Any]()
     with suppress(ipc.TruncatedError):  # the next batch is not complete yet

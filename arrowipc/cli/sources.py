@@ -16,8 +16,11 @@ import click
 
 import arrowipc as ipc
 from arrowipc.encode.atomic_file import KnownPath, open_path
-from arrowipc.errors import ArrowIpcError, LimitError, missing_package, printable
+from arrowipc.errors import ArrowIpcError, LimitError, UsageError, missing_package, printable
+from arrowipc.sources.source import file_path
 
+#: What errors call the output of a command.
+OUTPUT = "standard output"
 TERMINAL = "standard input is a terminal; give a file, or pipe data in"
 MAGIC = b"ARROW1"
 GZIP = b"\x1f\x8b"
@@ -69,7 +72,7 @@ def about(path: str, output: bool = False) -> Iterator[None]:
             error = OSError(f"the gzip data are damaged: {error}")
         if os.environ.get("ARROWIPC_DEBUG"):
             raise
-        raise Failure("standard output" if output and path == "-" else path, error) from error
+        raise Failure(OUTPUT if output and path == "-" else path, error) from error
 
 
 def standard_input() -> io.FileIO:
@@ -201,7 +204,10 @@ def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO | io.RawIO
     if path == "-":
         yield _Shown() if terminal and sys.stdout.isatty() else sink(path, terminal)
         return
-    made = open_path(KnownPath(path), True)
+    local = file_path(path) if "://" in path else path
+    if local is None:
+        raise UsageError("only Arrow files and streams are written to a URL: write a file here, and copy it")
+    made = open_path(KnownPath(local), True, path)
     try:
         with os.fdopen(made.descriptor, "wb", closefd=False) as file:
             yield file

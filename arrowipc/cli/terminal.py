@@ -12,12 +12,13 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from arrowipc import datatypes as at
+from arrowipc.cli.sources import about
 from arrowipc.columns.extensions import FineTimes
 from arrowipc.errors import showable
 from arrowipc.values.preview import scalar_text, size_text
@@ -79,11 +80,20 @@ def width() -> int:
     return max(shutil.get_terminal_size((PIPE_WIDTH, 24)).columns, 20)
 
 
+def to_output(error: bool = False) -> AbstractContextManager[None]:
+    """Return a context in which errors are those of standard output; with `error`, those of stderr name nothing."""
+    return nullcontext() if error else about("-", True)
+
+
 def console(*, error: bool = False) -> Console:
     """Make a rich console, for tables."""
     from rich.console import Console
 
     class Ours(Console):
+        def print(self, *what: Any, **how: Any) -> None:
+            with to_output(error):
+                super().print(*what, **how)
+
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # rich would end the process with exit code 1
 
@@ -94,7 +104,8 @@ def console(*, error: bool = False) -> Console:
 def say_line(text: str = "", **style: Any) -> None:
     """Print a line; colours are only printed to a terminal."""
     text = folded(text, sys.stdout)
-    click.echo(click.style(text, **style) if style else text, color=coloured())
+    with to_output():
+        click.echo(click.style(text, **style) if style else text, color=coloured())
 
 
 def folded(text: str, out: Any) -> str:
@@ -197,7 +208,8 @@ def say_json(document: Any, *, line: bool = False, error: bool = False) -> None:
     out = sys.stderr if error else sys.stdout
     indent = 2 if out.isatty() and not line else None
     ascii_only = (out.encoding or "").lower().replace("-", "") != "utf8"
-    out.write(json_text(document, indent=indent, ascii_only=ascii_only) + "\n")
+    with to_output(error):
+        out.write(json_text(document, indent=indent, ascii_only=ascii_only) + "\n")
 
 
 def metadata_json(pairs: Iterable[tuple[bytes, bytes]]) -> list[dict[str, Any]]:

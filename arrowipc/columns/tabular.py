@@ -270,6 +270,7 @@ class Tabular(_Rows):
         sorting : str, or sequence of str, (str, order) or (str, order, nulls)
             Names of columns, the first decides first. The order is "ascending" unless it says "descending". NaN
             and behind it nulls come last in both; with "at_start" for `nulls`, nulls and behind them NaN come first.
+            Inside lists, NaN is greater than other numbers.
 
         Raises
         ------

@@ -62,6 +62,8 @@ def sorted_rows(rows: Any, sorting: Any) -> npt.NDArray[np.int64]:
 def _sort_keys(column: Column, descending: bool, first: bool) -> list[npt.NDArray[Any]]:
     """Numbers that have the order of the values; before them, if there are NaN or nulls, 1 and 2 for these, else 0."""
     array: Any = column.dictionary_decode()._whole()
+    if isinstance(array.type, at.RunEndEncoded) and isinstance(array.type.value_type, _STORED_IN_ORDER):
+        array = array.cast(array.type.value_type)
     if isinstance(array.type, _STORED_IN_ORDER):
         values, valid = split(array)
         values = values.view({"m": np.int64, "M": np.int64, "b": np.uint8}.get(values.dtype.kind, values.dtype))
@@ -88,10 +90,19 @@ def _order(array: Array) -> Any:
     if isinstance(array.type, _BYTES) and len(array) > _MOST_BY_PYTHON:
         return text_order(array)
     values = array.to_pylist(extensions=False)
+    if array.type.children:
+        values = list(map(_with_order, values))
     try:
         return sorted(range(len(values)), key=values.__getitem__)
     except TypeError:
         raise UsageError(f"sort_by: values of {array.type} have no order") from None
+
+
+def _with_order(value: Any) -> Any:
+    """A value of a list so that all have an order: NaN, also in lists of lists, comes behind other numbers."""
+    if isinstance(value, list):
+        return list(map(_with_order, value))
+    return (1, 0) if value != value else (0, value)
 
 
 def _in_few_bits(values: Any) -> list[Any]:

@@ -392,6 +392,7 @@ class Channel(Closing):
     """
 
     def __init__(self, uri: Any, *, limits: Limits | None = None, timeout: float | None = TIMEOUT) -> None:
+        self._make_once("_uris")
         check_options(limits, timeout)
         self._uris = _uris(uri)
         self._limits = limits

@@ -116,6 +116,7 @@ class Server(Closing):
         transport_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        self._make_once("options")
         if not isinstance(streams, Mapping) and not callable(streams):
             raise UsageError(f"streams: expected a mapping of names to data, or a callable, found {described(streams)}")
         if not (on_error is None or callable(on_error)):

@@ -298,39 +298,56 @@ def open_url(url: str, durable: bool) -> NewFile | OpenFile | RemoteFile:
     from arrowipc.sources.remote import find_system
 
     system, path = find_system(url)
-    return open_path(path, durable, url) if is_local(system) else RemoteFile(system, path)
+    return open_path(path, durable, url) if is_local(system) else RemoteFile(system, path, url)
 
 
 class RemoteFile:
     """A file of any file system that fsspec supports.
 
     Object stores show it when it is complete. So do file systems that can defer a file
-    (``autocommit=False``); with the others what was written before an error stays, incomplete.
+    (``autocommit=False``); with the others what was written before an error stays, incomplete. Errors of the file
+    system are OSErrors that name the URL, as when it is read.
     """
 
-    def __init__(self, system: Any, path: str) -> None:
+    def __init__(self, system: Any, path: str, url: str) -> None:
         self._system = system
         self._path = path
+        self._url = url
         # The memory file system defers no files: they would show what was written so far, at first nothing.
         self._renamed = system.protocol == "memory" or "memory" in tuple(system.protocol)
         self._first = f"{path}.{os.urandom(6).hex()}.tmp" if self._renamed else path
-        self._file: Any = system.open(self._first, "wb", autocommit=False)
+        with self._naming():
+            self._file: Any = system.open(self._first, "wb", autocommit=False)
         # Else the next transaction of this file system would commit our file once more.
         with suppress(AttributeError, ValueError):
             system.transaction.files.remove(self._file)
 
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        from arrowipc.sources.remote import io_error
+
+        try:
+            yield
+        except Exception as error:
+            failure = io_error(self._url, error)
+            if isinstance(failure, OSError) and isinstance(error, OSError):
+                failure.errno = failure.errno or error.errno  # a full disk is one behind a URL, too
+            raise failure from None
+
     def write(self, data: Any) -> Any:
         """Write bytes."""
-        return self._file.write(data)
+        with self._naming():
+            return self._file.write(data)
 
     def commit(self) -> None:
         """Complete the file."""
         try:
-            self._file.close()
-            if self._renamed:
-                self._system.mv(self._first, self._path)
-            elif hasattr(self._file, "commit"):
-                self._file.commit()
+            with self._naming():
+                self._file.close()
+                if self._renamed:
+                    self._system.mv(self._first, self._path)
+                elif hasattr(self._file, "commit"):
+                    self._file.commit()
         except BaseException:
             with suppress(Exception):
                 self.discard()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from arrowipc.arguments import with_field_docs
-from arrowipc.errors import FormatError
+from arrowipc.errors import FormatError, MissingPackageError
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -176,11 +176,16 @@ def counted(numbers: dict[str, int | None]) -> str:
     return ", ".join(known) or "the rest"
 
 
-def as_damage(error: ArrowIpcError) -> FormatError:
-    """Return an error as one that a ledger keeps: what is not supported is not damaged, but was not read either."""
+def as_damage(error: ArrowIpcError, refused: bool = True) -> FormatError:
+    """Return an error as one that a ledger keeps: what is not supported is not damaged, but was not read either.
+
+    Without `refused`, raise it if a package is missing: what it decodes is not lost.
+    """
     if isinstance(error, FormatError):
         return error
-    plain = FormatError(f"cannot be checked here: {error}")
+    if isinstance(error, MissingPackageError) and not refused:
+        raise error
+    plain = FormatError(f"cannot be decoded here: {error}")
     plain.column = error.column
     return plain
 

@@ -100,7 +100,7 @@ def locate_messages(source: Any, *, limits: Limits | None = None, memory_map: bo
     """
     source = locate_source(source)
     if first_bytes(source) == MAGIC:
-        yield from _messages_in_file(whole(source, memory_map), limits)
+        yield from _messages_in_file(whole(source, memory_map, limits), limits)
         return
     with MessageReader(source, limits=limits, memory_map=memory_map) as reader:
         start = 0

@@ -49,6 +49,7 @@ class RecoveryReader(BatchReader):
     __slots__ = ("_batches", "_report", "_schema", "_watch")
 
     def __init__(self, batches: ByBlocks | _InOrder | Search, watch: Callable[[int], object] | None = None) -> None:
+        self._make_once("_batches")
         self._closed = False
         self._watch = watch
         self._batches = batches
@@ -140,7 +141,8 @@ def recover(
     ----------
     source : path, URL, RemoteSource, bytes-like or binary file object
         As for `open_stream`. Bytes in memory, mapped paths and files with an intact footer are read in place; any
-        other source is copied to a temporary file first.
+        other source is copied to a temporary file first; from a server that does not say how long the file is, at
+        most ``Limits.spool_bytes``.
     into : path, URL, file object, socket, bytearray or writable buffer, optional
         Write the batches there, as a complete file or stream, instead of returning a reader. A path appears when
         the file is complete. It may be the path of the source: the source stays as it was until then, and
@@ -171,7 +173,8 @@ def recover(
     FormatError
         There is no readable schema. The report lists damage after it.
     UnsupportedError
-        A batch is not damaged, and cannot be decoded here: a codec is not installed, for example.
+        The schema needs something that this library does not implement; or, as a MissingPackageError, the codec of a
+        batch is not installed. (A batch whose codec has an unknown name is lost.)
     OSError
         The source cannot be read, or the destination not be written. Also if `into` is the path of the source, and
         that file was replaced meanwhile: both files are kept, and the error says where.
@@ -209,14 +212,14 @@ def _opened(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks 
     """Return the batches by the footer, or in order up to the first damage; search only if messages have checksums."""
     damage = expected = None
     if first_bytes(source) != MAGIC:
-        source = whole(source, memory_map)  # also a file that comes through a pipe
+        source = whole(source, memory_map, options["limits"])  # also a file that comes through a pipe
     if first_bytes(source) == MAGIC:
         blocks, damage, expected = _open_blocks(source, memory_map, options)
         if blocks is not None:
             return blocks
         if hasattr(source, "seek"):
             seek_to(source, 0)  # the footer counts from there
-    buffer = whole(source, memory_map)
+    buffer = whole(source, memory_map, options["limits"])
     if options["validate"] != "none" and _has_checksums(buffer, options["limits"]):
         return _search(buffer, options)  # checksums prove the messages behind damage
     return _InOrder(buffer, options, damage, expected)
@@ -248,14 +251,14 @@ def _open_blocks(
         count = None if reader is None else reader.num_record_batches
         if reader is not None:
             reader.close()
-        if not isinstance(error, FormatError):
+        if not isinstance(error, FormatError if reader is None else (FormatError, UnsupportedError)):
             raise
-        return None, without_traceback(error), count
+        return None, without_traceback(as_damage(error, False)), count
 
 
 def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
     """Return the batches that the footer lists, if it describes the file, else all that can be found."""
-    return _search(whole(source, memory_map), options)
+    return _search(whole(source, memory_map, options["limits"]), options)
 
 
 def _search(buffer: memoryview[int], options: dict[str, Any]) -> ByBlocks | Search:
@@ -267,8 +270,8 @@ def _search(buffer: memoryview[int], options: dict[str, Any]) -> ByBlocks | Sear
             if right:
                 reader.load_dictionaries()
                 return ByBlocks(reader)
-        except FormatError as error:
-            damage = without_traceback(error)
+        except (FormatError, UnsupportedError) as error:
+            damage = without_traceback(as_damage(error, False))
     return Search(buffer, options, outline, damage)
 
 
@@ -386,13 +389,13 @@ class _Kept:
 class ByBlocks(_Kept):
     """The batches that an intact footer lists; a damaged one affects no others.
 
-    With `refused`, a batch that cannot be decoded here is lost, too; without it, that is an error.
+    With `refused`, a batch whose codec is not installed is lost, too; without it, that is an error.
     """
 
     def __init__(self, reader: RecordBatchFileReader, refused: bool = False) -> None:
         reader.decoder.add_up()
         self._reader = reader
-        self._lost = (FormatError, UnsupportedError) if refused else (FormatError,)
+        self._refused = refused
         self.ledger: Ledger = Ledger("file")
         self.schema: Schema = reader.schema
         self.metadata: KeyValueMetadata = reader.metadata
@@ -410,8 +413,8 @@ class ByBlocks(_Kept):
                 start, head, body = decoder.block(i)
                 message, columns = decoder.stored(i, *reader.batch_bytes(i))
                 batch = columns if isinstance(columns, RecordBatch) else decoder.decode(message)
-            except self._lost as error:
-                self._lose(i, as_damage(error))
+            except (FormatError, UnsupportedError) as error:
+                self._lose(i, as_damage(error, self._refused))
                 continue
             name_writer(self.ledger, self._views, start, message)
             self.ledger.keep(batch.num_rows, head + body)
@@ -486,9 +489,10 @@ class _InOrder(_Kept):
                 event = None
                 if message is not None and self.ledger.num_bytes not in self._ahead:
                     event = self._decoder.decode_next(message)
-            except FormatError as error:
+            except (FormatError, UnsupportedError) as error:
+                damage = as_damage(error, False)
                 if self.ledger.format == "stream" or not self._framer.at_end:
-                    self._lose(error, None)
+                    self._lose(damage, None)
                     return
                 message = event = None  # no message needs to close a file
             start = self.ledger.num_bytes

@@ -29,7 +29,7 @@ from arrowipc.decode.message_index import find_message, find_schema
 from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.errors import FormatError, TruncatedError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
-from arrowipc.inspection.damage import Damage, Ledger
+from arrowipc.inspection.damage import Damage, Ledger, as_damage
 from arrowipc.inspection.message_layout import nodes_of
 from arrowipc.limits import Limits
 from arrowipc.metadata.checksums import UNCLOSED
@@ -142,11 +142,17 @@ class _Gap(NamedTuple):
 class Search:
     """The batches of a source in memory, also those after damage.
 
-    `options` are those of `StreamDecoder`, `damage` says why the file cannot be read by its footer.
+    `options` are those of `StreamDecoder`, `damage` says why the file cannot be read by its footer. With `refused`, a
+    message whose codec is not installed is lost, too; without it, that is an error.
     """
 
     def __init__(
-        self, buffer: Any, options: dict[str, Any], outline: Outline | None = None, damage: FormatError | None = None
+        self,
+        buffer: Any,
+        options: dict[str, Any],
+        outline: Outline | None = None,
+        damage: FormatError | None = None,
+        refused: bool = False,
     ) -> None:
         self._source, self._view = Source(buffer), memoryview(buffer).cast("B")
         self._size = len(self._source)
@@ -155,6 +161,7 @@ class Search:
         self._most_decompressed = (self._limits or Limits()).decompressed_bytes
         self._outline = outline
         self._damage = damage
+        self._refused = refused
         is_file = self._bytes(0, 6) == MAGIC
         self._ledger = Ledger("file" if is_file else "stream")
         self._at = 0
@@ -467,12 +474,13 @@ class Search:
 
     def _refuse(self, start: int, end: int, message: Message, error: FormatError | UnsupportedError) -> None:
         """Skip a message that cannot be decoded; its claims are believed if something known begins at its end."""
-        if isinstance(error, UnsupportedError):
-            if self._gap is None:
-                raise error  # nothing indicates damage
-            error = FormatError(str(error))
         found, decoder = survey(message), self._decoder
         fits = decoder is not None and decoder.fits(message)
+        if isinstance(error, UnsupportedError):
+            if self._gap is None and message.kind == "Schema":
+                raise error  # nothing indicates damage
+            fits = message.kind == "RecordBatch"
+            error = as_damage(error, self._refused or self._gap is not None)
         if self._forgot is not None and "has not arrived" in str(error):
             error.args = (f"{error}: one may have been lost at byte {self._forgot:,}, and none came since",)
         if not self._known(end):

@@ -157,7 +157,7 @@ def validate(
     check_choice("level", level, ("full", "strict"))
     check_callable("watch", watch)
     options: Options = {"validate": level, "limits": limits, "verify": None}
-    view = whole(source, memory_map)
+    view = whole(source, memory_map, limits)
     remarks = Remarks(watch or (lambda done: None))
     is_file = view[:6] == MAGIC
     ledger = Ledger("file" if is_file else "stream")
@@ -322,7 +322,7 @@ def _check_messages(
 ) -> None:
     """Check everything that a search finds; errors of the beginning or the footer have been reported before."""
     try:
-        search = Search(buffer, options, outline)
+        search = Search(buffer, options, outline, refused=True)
     except (FormatError, UnsupportedError) as error:
         if not ledger.skipped:
             _note(ledger, error)

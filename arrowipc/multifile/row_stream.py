@@ -111,6 +111,7 @@ class RowStream(Samples):
         validate: Literal["none", "full", "strict"] = "full",
         limits: Limits | None = None,
     ) -> None:
+        self._make_once("_format")
         self._become(format, transform, extensions)
         self._batch_size = None if batch_size is None else check_integer("batch_size", batch_size, 1, 2**31 - 1)
         self._shuffle = check_integer("shuffle", shuffle, 0, 2**40)

@@ -166,6 +166,7 @@ class RowDataset(Samples):
         validate: Literal["none", "full", "strict"] = "full",
         limits: Limits | None = None,
     ) -> None:
+        self._make_once("_format")
         self._become(format, transform, extensions)
         if not isinstance(source, Dataset):
             source = open_dataset(_absolute(source), columns=columns, validate=validate, limits=limits)

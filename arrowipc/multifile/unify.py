@@ -237,7 +237,7 @@ class FileMapping:
 
     def __init__(self, have: Schema, want: Schema, keys: Collection[str], most_bytes: int, missing: str) -> None:
         self.most_bytes: int = most_bytes
-        self._values: dict[Any, tuple[Any, _Repeated]] = {}
+        self._values: dict[Any, tuple[str, _Repeated]] = {}
         rest = [field for field in want if field.name not in keys]
         self._fits = len(rest) == len(want) and have == want and _exact(have) == _exact(want)
         self._want = without_ids(want)
@@ -273,9 +273,9 @@ class FileMapping:
 
     def value(self, value: Any, kind: at.DataType, column: str) -> _Repeated:
         """Return a value or null of a type, to be repeated; keep the last one of each column."""
-        known = self._values.get(column)
-        if known is None or known[0] != value or known[1].kind != kind:  # names of members may look like columns
-            known = self._values[column] = value, _Repeated(value, kind)
+        known, text = self._values.get(column), repr(value)  # -0.0 equals 0.0, and is another value
+        if known is None or known[0] != text or known[1].kind != kind:  # names of members may look like columns
+            known = self._values[column] = text, _Repeated(value, kind)
         return known[1]
 
 

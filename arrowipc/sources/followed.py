@@ -18,6 +18,8 @@ from arrowipc.sources.source import CONTINUATION, check_path
 
 #: Seconds between two checks of a file: without inotify, and with it, because on NFS it does not report all changes.
 LOOK, LOOK_BESIDE_INOTIFY = 0.05, 1.0
+#: How many bytes before the next message must still be as they were read: else the file was written anew.
+KEPT = 4096
 #: IN_MODIFY | IN_CREATE | IN_MOVED_TO of Linux.
 CHANGES = 0x182
 
@@ -37,6 +39,7 @@ class FollowedPath:
         self._limits = limits or Limits()
         self._file: Any = None
         self._at = 0  # where the next message begins
+        self._kept = b""  # the last bytes before it
         self._prefix, self._is_end = 8, False
         folder = os.path.dirname(os.path.realpath(path))
         self._poll = select.poll()
@@ -76,6 +79,11 @@ class FollowedPath:
         """Return how many bytes of an unfinished message exist."""
         return 0 if self._file is None else max(os.fstat(self._file.fileno()).st_size - self._at, 0)
 
+    def again(self) -> None:
+        """Open the path anew: the next message is the first one of the file that is there then."""
+        self._file.close()
+        self._file = None
+
     def take(self) -> tuple[memoryview, bool] | None:
         """Return the next message, and whether it is the first one of a file; None if it is not complete yet."""
         while True:
@@ -89,24 +97,26 @@ class FollowedPath:
             # Take the lock before the last read: if it is free, the old file's writer has written everything.
             is_left = replaced and lock(self._file.fileno(), 0, shared=True)
             unlock(self._file.fileno())
-            if mine.st_size < self._at:  # the file was truncated, and begins again
-                self._at = 0
+            kept = os.pread(self._file.fileno(), len(self._kept), self._at - len(self._kept))
+            if mine.st_size < self._at or kept != self._kept:  # the file was cut short or written anew
+                self._at, self._kept = 0, b""
             block = self._whole_message()
             if block is not None and self._is_end and (replaced or (now is None and mine.st_nlink)):
                 block, is_left = None, replaced  # the file was renamed: another one replaces it
             if block is not None:
                 self._at += len(block)
+                self._kept = bytes(block[-KEPT:])
                 return block, self._at == len(block)
             if not is_left:
                 return None
-            self._file.close()
-            self._file = None
+            self.again()
 
     def _open(self, found: os.stat_result) -> bool:
         if not stat.S_ISREG(found.st_mode):  # opening a pipe could wait
             raise UsageError(f"follow: {self.path!r} is not a regular file")
         with suppress(FileNotFoundError):
-            self._file, self._at = open(self.path, "rb", buffering=0), 0  # noqa: SIM115 - close() does
+            self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - close() does
+            self._at, self._kept = 0, b""
         return self._file is not None
 
     def _whole_message(self) -> memoryview | None:

@@ -23,7 +23,6 @@ from arrowipc.arguments import (
     described,
     instance_of,
     integer_of,
-    is_filled,
     items_of,
 )
 from arrowipc.errors import ArrowIpcError, UsageError, missing_package, showable
@@ -203,8 +202,7 @@ class RemoteSource(Remote, Initialized):
         version: Mapping[str, str] | None = None,
         filesystem: Any = None,
     ) -> None:
-        if is_filled(self, "_given"):
-            raise UsageError("a RemoteSource is made once: make another one")
+        self._make_once("_given")
         given: Any = timeout
         if given is not None and not (isinstance(given, (int, float)) and 0 < given < float("inf")):
             raise UsageError(f"timeout: expected seconds, more than 0, found {timeout!r}")

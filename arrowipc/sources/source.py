@@ -5,11 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import os
-from contextlib import suppress
 
 from arrowipc._core import Source
-from arrowipc.arguments import check_flag, described, refuse_async
-from arrowipc.errors import ArrowIpcError, UsageError
+from arrowipc.arguments import check_flag, described, instance_of, refuse_async
+from arrowipc.errors import ArrowIpcError, LimitError, UsageError, showable
 from arrowipc.maps.file_maps import FileMap
 from arrowipc.sources.file_objects import TEXT, FileObjectError, is_remote, position_of, read_some, read_up_to, seek_to
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from arrowipc.decode.framing import Framer
+    from arrowipc.limits import Limits
     from arrowipc.sources.file_objects import Remote
 
     T = TypeVar("T")
@@ -133,11 +133,12 @@ def _opened(path: str | os.PathLike[str]) -> Any:
 
 def check_path(path: str | bytes | os.PathLike[str]) -> None:
     """Refuse a text that no path can be: with a zero byte, or with characters that the system cannot encode."""
-    with suppress(OSError):
-        try:
-            os.lstat(path)
-        except ValueError as error:
-            raise UsageError(f"expected a path, found {described(path)}: {error}") from None
+    try:
+        problem = "it has a zero byte" if b"\0" in os.fsencode(path) else None
+    except UnicodeEncodeError as error:
+        problem = str(error)
+    if problem is not None:
+        raise UsageError(f"expected a path, found {described(path)}: {problem}")
 
 
 def existing_part(path: str) -> str:
@@ -271,8 +272,11 @@ def spooled(file: Any, most: int, magic: bytes) -> Any:
     return data if len(data) <= most else on_disk(file, data)
 
 
-def on_disk(file: Any, data: bytearray) -> Any:
-    """Copy `data`, which is emptied, and all remaining bytes of a file object to disk; return a map of the copy."""
+def on_disk(file: Any, data: bytearray, most: int | None = None, url: str = "") -> Any:
+    """Copy `data`, which is emptied, and all remaining bytes of a file object to disk; return a map of the copy.
+
+    If the file at `url` has more than `most` bytes, raise a LimitError.
+    """
     from tempfile import TemporaryFile
 
     piece = memoryview(bytearray(1 << 20))
@@ -281,6 +285,11 @@ def on_disk(file: Any, data: bytearray) -> Any:
         data.clear()
         while count := read_some(file, piece):
             copy.write(piece[:count])
+            if most is not None and copy.tell() > most:
+                raise LimitError(
+                    f"{showable(url)}: the server does not say how long the file is, and it sent more than {most:,} "
+                    "bytes (Limits.spool_bytes); put 'simplecache::' before the URL to download it first"
+                )
         copy.flush()
         return map_file(copy)
 
@@ -347,13 +356,21 @@ def first_bytes_again(source: Any) -> bytes:
     return first_bytes(source)
 
 
-def whole(source: Any, memory_map: bool) -> memoryview[int]:
-    """Return all bytes of a source: its own memory, its map, or the map of a copy on disk."""
+def whole(source: Any, memory_map: bool, limits: Limits | None = None) -> memoryview[int]:
+    """Return all bytes of a source: its own memory, its map, or the map of a copy on disk.
+
+    What a server sends without saying how much it is has a limit.
+    """
+    source, most, url = locate_source(source), None, ""
+    if is_remote(source) and source.known_size is None:
+        from arrowipc.limits import Limits
+
+        most, url = instance_of("limits", limits or Limits(), Limits).spool_bytes, source.url
     buffer, file, owned = open_source(source, memory_map)
     if file is None:
         return memoryview(buffer).cast("B")
     try:
-        return memoryview(on_disk(file, bytearray()))
+        return memoryview(on_disk(file, bytearray(), most, url))
     finally:
         if owned:
             file.close()

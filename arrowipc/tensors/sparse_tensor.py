@@ -20,7 +20,6 @@ from arrowipc.arguments import (
     described,
     equals_foreign,
     integer_of,
-    is_filled,
     items_of,
     order_of,
 )
@@ -101,8 +100,7 @@ class SparseTensor(Initialized):
     ) -> None:
         """Check the parts that a user passes, and keep them."""
         check_choice("validate", validate, ("none", "full", "strict"))
-        if is_filled(self, "_data"):
-            raise UsageError(f"a {type(self).__name__} is made once: make another one")
+        self._make_once("_data")
         self._index = index
         self._shape = _checked_shape(shape)
         self._dim_names = checked_names(dim_names, len(self._shape))

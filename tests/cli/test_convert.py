@@ -350,6 +350,21 @@ def test_redirections_do_not_destroy_a_source_either(place):
         assert (place / "a.arrows").read_bytes() == before
 
 
+@pytest.mark.parametrize("ending", ["arrow", "csv", "ndjson", "parquet"])
+def test_a_url_of_a_file_is_its_path(place, ending):
+    url = f"file://{place}/new.{ending}"
+    assert run("convert", place / "a.arrow", url).code == 0
+    assert run("convert", place / "a.arrow", place / f"other.{ending}").code == 0
+    assert (place / f"new.{ending}").read_bytes() == (place / f"other.{ending}").read_bytes()
+    assert "exists; use --force" in run("convert", place / "a.arrow", url).err
+    assert run("convert", url, place / "back.arrow").code == 0
+    done = run("convert", place / "a.arrow", f"file://{place}/no/new.{ending}")
+    assert (done.code, done.err) == (3, f"arrowipc: file://{place}/no/new.{ending}: No such file or directory\n")
+    if ending != "arrow":
+        done = run("convert", place / "a.arrow", f"memory://x.{ending}")
+        assert (done.code, "only Arrow files and streams are written to a URL" in done.err) == (2, True)
+
+
 def test_a_url_is_a_target_like_another(place):
     pytest.importorskip("fsspec")
     target = place / "b.arrow"

@@ -215,6 +215,13 @@ def test_a_closed_output_is_an_error_without_a_traceback(data, command):
     assert (data / "a.arrow").read_bytes()[:6] == b"ARROW1"
 
 
+@pytest.mark.parametrize("command", ["head", "head --json", "tail -f --timeout 0", "check"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_error_of_the_output_does_not_blame_the_input(data, command, unbuffered):
+    found = shell(f"PYTHONUNBUFFERED={unbuffered} arrowipc {command} {data}/a.arrows > /dev/full")
+    assert (found.code, found.err) == (3, "arrowipc: standard output: No space left on device\n")
+
+
 def test_closed_streams_that_are_not_needed_do_not_matter(data, tmp_path):
     assert shell(f"arrowipc convert {data}/a.arrow {tmp_path}/b.arrow <&- >&- 2>&-").code == 0
     assert ipc.open(tmp_path / "b.arrow").count_rows() == 6

@@ -4,6 +4,7 @@ import base64
 import struct
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,18 @@ def test_servers_that_give_no_parts(web: Web, small: bytes, fault: str, words: s
         with opener(web.url("z.arrows")) as reader:
             assert len(list(reader)) == 600
     same(f"simplecache::{url}", small, columns=["c1"])
+
+
+@pytest.mark.parametrize("call", [recover, partial(recover, resync=True), ipc.validate])
+def test_what_is_copied_from_a_server_that_says_no_length_has_a_limit(web: Web, small: bytes, call: Any) -> None:
+    web.files["z.arrows"] = small[8:]
+    url, limits = web.url("z.arrows"), ipc.Limits(spool_bytes=len(small) // 2)
+    call(url, limits=limits)
+    web.fault = "no length"
+    call(url)
+    call(f"simplecache::{url}", limits=limits)
+    with pytest.raises(ipc.LimitError, match=r"how long.* more than [\d,]+ bytes .*spool_bytes.*; put 'simplecache::'"):
+        call(url, limits=limits)
 
 
 def test_broken_servers(web: Web, large: bytes) -> None:

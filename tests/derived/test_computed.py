@@ -11,6 +11,7 @@ import pytest
 from helpers.arrays import CASES
 
 import arrowipc as ipc
+from arrowipc import types
 
 COLUMNS = {
     "x": [3, None, 1, math.nan, 3, -1],
@@ -48,6 +49,22 @@ def test_nulls_come_first_where_a_key_says_so():
     words = OURS.sort_by([("k", "ascending", "at_start"), ("y", "descending", "at_start")]).select(["k", "y"])
     expected = [(None, "a"), ("p", None), ("p", "a"), ("q", "c"), ("q", "b"), ("q", "")]
     assert list(words.iter_rows()) == expected
+
+
+def test_nan_has_one_place_also_inside_lists_and_of_runs():
+    nan = float("nan")
+    values = [nan, 1.0, 1.0, nan, 0.5, -1.0]
+    for kind in ("double", types.run_end_encoded("int32", "double")):
+        rows = ipc.table({"x": ipc.array(values, kind)})
+        for order, expected in (("ascending", "[-1.0, 0.5, 1.0, 1.0, nan, nan]"), ("descending", "[1.0, 1.0, 0.5")):
+            assert repr(rows.sort_by([("x", order)])["x"].to_pylist()).startswith(expected)
+            assert repr(rows.sort_by([("x", order)])["x"].to_pylist()).endswith("nan, nan]")
+    lists = [[nan], [1.0], [nan, 1.0], [0.5], [0.5, nan], [0.5, 2.0], [], [nan]]
+    for shuffled in itertools.islice(itertools.permutations(lists), 0, 40_320, 1_009):
+        for values in (shuffled, [[each, [2.0]] for each in shuffled]):
+            up = ipc.table({"x": ipc.array(values)}).sort_by("x")["x"].to_pylist()
+            expected = [[], [0.5], [0.5, 2.0], [0.5, nan], [1.0], [nan], [nan], [nan, 1.0]]
+            assert repr(up) == repr(expected if values is shuffled else [[each, [2.0]] for each in expected])
 
 
 def test_what_has_no_order_is_refused():

@@ -311,6 +311,26 @@ def test_a_durable_file_and_its_name_are_brought_to_the_disk(tmp_path, monkeypat
     assert re.fullmatch(rf"{tmp_path}/\.x\..*\.tmp", calls[0][1])
 
 
+@pytest.mark.parametrize(("name", "words"), [("a\0b", "zero byte|null byte"), ("a\ud800", "surrogates not allowed")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        ipc.new_file,
+        ipc.new_stream,
+        lambda path: ipc.new_file(path, append=True),
+        lambda path: ipc.new_stream(path, append=True),
+        lambda path: ipc.new_file(f"file://{path}"),
+        lambda path: ipc.recover(batch_of(1).schema.serialize(), into=path),
+        lambda path: ipc.open_stream(path, follow=True, timeout=0),
+        ipc.open,
+    ],
+)
+def test_a_path_that_no_file_can_have_is_refused_with_a_sentence(tmp_path, name, words, call):
+    with pytest.raises(UsageError, match=f"path.*({words})"):
+        call(f"{tmp_path}/{name}")
+    assert not os.listdir(tmp_path)
+
+
 # -- URLs ----------------------------------------------------------------------------------------------------
 
 
@@ -344,3 +364,23 @@ def test_a_url_shows_complete_files_only():
         pass
     assert column_of(url) == [1]
     system.rm("/arrowipc", recursive=True)
+
+
+@pytest.mark.parametrize("call", ["_open", "write", "close", "mv"])
+def test_errors_of_a_file_system_are_oserrors_that_name_the_url(monkeypatch, call):
+    fsspec = pytest.importorskip("fsspec")
+    from fsspec.implementations import memory
+
+    class LibraryError(Exception):
+        pass
+
+    def fail(*_: object, **__: object) -> None:
+        raise errors.pop(0)
+
+    url, errors = "memory://arrowipc/x.arrow", [LibraryError("of\nit"), OSError(errno.ENOSPC, "full")]
+    monkeypatch.setattr(memory.MemoryFileSystem if call in ("_open", "mv") else memory.MemoryFile, call, fail)
+    for words, code in (("LibraryError: of", None), ("full", errno.ENOSPC)):
+        with pytest.raises(OSError, match=f"^{url}: .*{words}") as caught:
+            write(url, 1)
+        assert (caught.value.errno, caught.value.__cause__) == (code, None)
+    assert not fsspec.filesystem("memory").exists("/arrowipc/x.arrow")

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.calls import OBJECTS
+from helpers.calls import FILE, OBJECTS, STREAM
 from helpers.processes import run_function
 from hostile import second_init
 
@@ -48,6 +48,45 @@ def test_a_decoder_or_a_writer_begins_once():
     decoder.feed(COLUMNS.serialize())
     assert decoder.read_schema()
     writer.close()
+
+
+def test_the_parts_of_a_table_and_of_a_column_do_not_change():
+    table = ipc.open_stream(STREAM).read_all()
+    column, rows = table["x"], table.to_pylist()
+    for thing, names in ((table, ("batches", "schema", "columns")), (column, ("chunks", "field"))):
+        for name in names:
+            with pytest.raises(AttributeError):
+                setattr(thing, name, [])
+    for parts in (table.batches, column.chunks):
+        parts.append(parts.pop(0).slice(1))
+    assert (len(table), table.to_pylist(), column.to_pylist()) == (500, rows, [row["x"] for row in rows])
+    for each in (copy.copy, copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))):
+        assert each(table) == table
+        assert each(column) == column
+
+
+READERS = [name for name in OBJECTS if "Reader" in name and "closed" not in name] + ["Recovery", "RowDataset"]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_in_use_is_not_made_again(name):
+    reader, other = OBJECTS[name](), OBJECTS[name]()
+    for source in (FILE, STREAM):
+        with pytest.raises(ipc.UsageError, match=f"this {type(reader).__name__} was made already"):
+            reader.__init__(source)
+    if name == "RowDataset":
+        assert reader[0] == other[0]
+    else:
+        assert list(map(repr, reader)) == list(map(repr, other))
+
+
+def test_a_reader_that_follows_a_growing_stream_is_not_made_again(tmp_path):
+    path = tmp_path / "x.arrows"
+    path.write_bytes(STREAM[:-8])
+    with ipc.open_stream(path, follow=True, timeout=0) as reader:
+        with pytest.raises(ipc.UsageError, match="this FollowingStreamReader was made already"):
+            reader.__init__(path)
+        assert len(list(reader)) == 3
 
 
 @pytest.mark.parametrize("kind", [ipc.RecordBatchFileWriter, ipc.RecordBatchStreamWriter, ipc.StreamDecoder])

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from helpers.forge import batch, dictionary, i8
 from inspection.numbered import BLOCKS, CODED, FILE, PARTS, STREAM, damaged, numbered, smash
 
 import arrowipc as ipc
-from arrowipc import recover
+from arrowipc import codecs, recover
 from arrowipc.decode.framing import survey
+from arrowipc.errors import MissingPackageError, missing_package
 from arrowipc.inspection.message_layout import locate_messages
 
 zstandard = optional("zstandard")
@@ -426,3 +428,34 @@ def test_a_report_says_where_resync_goes_on(kind: str) -> None:
     found = recover(data, into=bytearray(), resync=True)
     assert (found.num_batches, found.more_at) == (3, None)
     assert recover(WHOLE[kind][: fourth + 20], into=bytearray()).more_at is None
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+@pytest.mark.parametrize("resync", [False, True])
+def test_a_codec_of_an_unknown_name_loses_a_batch_and_one_that_is_not_installed_none(
+    kind: str, resync: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, name = forge.message(SEVENS[0], version=forge.V4), [("ARROW:experimental_compression", "brotli")]
+    unknown = forge.message(SEVENS[1], version=forge.V4, metadata=name)
+    make = {"file": partial(forge.file, footer_version=forge.V4), "stream": forge.stream}[kind]
+    data = make(ONE, one, unknown, one, version=forge.V4)
+    with recover(data, resync=resync) as reader:
+        kept = len(list(reader))
+        assert kept == (2 if kind == "file" or resync else 1)
+        assert "unknown ARROW:experimental_compression b'brotli'" in str(reader.report.error)
+    assert recover(data[:-8], into=bytearray(), resync=resync).num_batches == (2 if resync else 1), "no footer, no end"
+    words = forge.message(dictionary(0, SEVENS[0]), version=forge.V4, metadata=name)
+    coded = forge.schema(forge.field("d", forge.INT64, dictionary=forge.encoding(0, forge.INT8)))
+    with recover(make(coded, words, one, version=forge.V4), resync=resync) as reader:
+        assert not list(reader)
+        assert "unknown ARROW:experimental_compression b'brotli'" in str(reader.report.error)
+
+    def functions(*_: Any) -> Any:
+        raise missing_package("ZSTD", "zstandard")
+
+    monkeypatch.setattr(codecs, "functions", functions)
+    ipc.release_unused()
+    packed = pyarrow_bytes(pa.table({"x": [1] * 5_000}).to_batches(), kind, compression="zstd")
+    for whole in (packed, packed[:-8]):
+        with pytest.raises(MissingPackageError, match="pip install zstandard"):
+            list(recover(whole, resync=resync))

@@ -75,8 +75,26 @@ def test_a_batch_that_cannot_be_decoded_here_is_one_of_many() -> None:
     assert (report.num_batches, report.bad_batches, report.bad_rows, report.bad_bytes) == (4, 1, 1, len(unknown))
     (found,) = report.damage
     assert (found.message, found.length) == (2, len(unknown))
-    assert "cannot be checked here: " in found.reason
+    assert "cannot be decoded here: " in found.reason
     assert seen == [each * seen[0] for each in range(1, 5)]
+
+
+def test_a_batch_of_a_stream_that_cannot_be_decoded_here_is_one_of_many_too() -> None:
+    def row(value: int, **words: Any) -> bytes:
+        return message(batch(1, [(1, 0)], [b"", i64(value)]), version=forge.V4, **words)
+
+    unknown = row(3, metadata=[("ARROW:experimental_compression", "lz4_frame")])
+    data = stream(ONE, row(1), unknown, row(2), row(4), unknown, version=forge.V4)
+    report = validate(data)
+    counts = (report.num_batches, report.num_rows, report.bad_batches, report.bad_rows, report.bad_bytes)
+    assert counts == (3, 3, 2, 2, 2 * len(unknown))
+    assert report.num_bytes + 2 * len(unknown) == len(data)
+    assert [(each.message, each.offset) for each in report.damage] == [
+        (3, data.index(unknown)),
+        (6, data.rindex(unknown)),
+    ]
+    torn = validate(data[: data.rindex(unknown) + 8])
+    assert (torn.num_batches, torn.bad_batches) == (3, None), "nothing says what the torn one is"
 
 
 def test_what_where_which_column_and_how_many_rows() -> None:

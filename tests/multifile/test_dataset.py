@@ -492,6 +492,15 @@ def test_a_key_keeps_all_its_digits_or_is_refused(tmp_path, text, kind, expected
         assert found.to_pydict() == {"k": [expected]}
 
 
+def test_keys_that_are_equal_and_not_the_same_stay_as_they_are(tmp_path):
+    for number, key in enumerate(("-0.0", "0.0", "-0.0", "NaN", "0.0")):
+        put(tmp_path / f"n={number}" / f"k={key}" / "0.arrow", {"x": [number]})
+    schema = at.schema([("x", at.int64()), ("k", at.float64())])
+    found = ipc.open_dataset(tmp_path, schema=schema)
+    for table in (found.read_all(), found.take(range(5))):
+        assert repr(table["k"].to_pylist()) == "[-0.0, 0.0, -0.0, nan, 0.0]"
+
+
 def test_types_of_keys():
     assert key_type(["1", None, "-02"]) == at.int64()
     assert key_type(["1", str(2**63)]) == at.utf8()
