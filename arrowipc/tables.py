@@ -520,7 +520,7 @@ class Table(Tabular):
         """Return a table with the same change made to each batch."""
         return self._like([change(batch) for batch in self._at_least_one()])
 
-    def _like(self, changed: list[RecordBatch]) -> Table:
+    def _like(self, changed: list[RecordBatch]) -> Self:
         """Return a table of the batches that were made from those of `_at_least_one`."""
         return self._known(changed[0].schema, changed if self._batches else [])
 

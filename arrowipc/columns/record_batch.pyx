@@ -859,7 +859,8 @@ def concat_batches(batches):
     UsageError
         No batch, or batches of different types.
     UnsupportedError
-        32-bit offsets or run ends cannot count all values, or dictionary indices all distinct ones.
+        32-bit offsets or run ends cannot count all values, or dictionary indices all distinct ones; or the orders of
+        ordered dictionaries contradict each other.
     FormatError
         A batch was read with ``validate="none"`` and its contents are broken.
 

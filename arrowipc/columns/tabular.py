@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _collections_abc import Mapping  # see arguments.py
 
-from arrowipc.arguments import Hints, check_flag, integer_of
+from arrowipc.arguments import Hints, check_flag, check_safe, integer_of
 from arrowipc.errors import UsageError
 from arrowipc.options import with_advice
 
@@ -250,6 +250,7 @@ class Tabular(_Rows):
         {'x': [1, 2], 'y': ['3', '4']}
         """
         from arrowipc.types import as_schema
+        from arrowipc.values.from_python import build_arrays
 
         schema = as_schema(target_schema)
         if isinstance(target_schema, Mapping) and set(schema.names) <= set(self.column_names):
@@ -258,8 +259,20 @@ class Tabular(_Rows):
             schema = as_schema(fields).with_metadata(self.schema.metadata)
         if schema.names != self.column_names:
             raise UsageError(f"cast: expected a schema with the names {self.column_names}, found {schema.names}")
-        columns = [column.cast(field.type, safe) for column, field in zip(self.itercolumns(), schema, strict=True)]
-        return self.from_arrays(columns, schema=schema) if columns else self._with_schema(schema)
+        check_safe("cast", safe)
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(self.itercolumns(), schema, strict=True)
+        ]
+        if not columns:
+            return self._with_schema(schema)
+        # Columns have one array for each batch, or for the batch without rows that stands for none.
+        arrays = zip(*[column._arrays() or [column.combine()] for column in columns], strict=True)
+        return self._like([build_arrays(each, schema=schema) for each in arrays])
+
+    def _like(self, changed: list[RecordBatch]) -> Self:
+        """Return rows of the batches that were made from those of this object."""
+        return self._of_batch(changed[0])
 
     @with_advice
     def sort_by(self, sorting: str | Iterable[str | tuple[str, Order] | tuple[str, Order, Nulls]]) -> Self:

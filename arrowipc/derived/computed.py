@@ -12,7 +12,7 @@ from arrowipc.columns.extensions import FineTimes
 from arrowipc.derived.dictionary_encode import distinct_values, numbered
 from arrowipc.derived.text_order import text_order
 from arrowipc.errors import UsageError, not_installed
-from arrowipc.values.from_python import build_arrays
+from arrowipc.values.from_python import build_array, build_arrays
 from arrowipc.values.libraries import library
 from arrowipc.values.to_numpy import split
 
@@ -130,9 +130,17 @@ def index(column: Column, value: Any, start: int | None, end: int | None) -> int
     value = value.as_py() if hasattr(value, "as_py") else value  # pyarrow's scalars equal no value of Python
     first = 0 if start is None else integer_of("start", start)
     some: Any = column.slice(first, None if end is None else max(integer_of("end", end) - first, 0))
-    if value is None:
+    kind = column.field.type
+    if value is None and not isinstance(kind, at.Dictionary | at.Union | at.RunEndEncoded):  # whose values may be null
         found = some.is_null().to_numpy(copy=True)
         return first + int(found.argmax()) if found.any() else -1
+    kind = kind.value_type if isinstance(kind, at.Dictionary) else kind
+    if getattr(kind, "unit", None) == "ns":  # pandas and NumPy have classes for times that Python lacks
+        try:
+            wanted: Any = build_array([value], kind)
+        except UsageError:
+            return -1
+        value = wanted.to_pylist(extensions=_FOUND_TIMES)[0]
     for start in range(0, len(some), _PIECE):
         for number, each in enumerate(some.slice(start, _PIECE).to_pylist(extensions=_FOUND_TIMES), first + start):
             if each == value:

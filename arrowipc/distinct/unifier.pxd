@@ -15,6 +15,7 @@ cdef class TransposeMap:
     cdef Columns dictionary         # None: the caller of `add_data` keeps it
     cdef int64_t count              # values that have numbers
     cdef bint identity              # each of them has the same number in the dictionary
+    cdef bint rising                # their numbers have the order of the dictionary
     cdef Room room
 
     cdef const int64_t* numbers(self) noexcept nogil
@@ -40,6 +41,7 @@ cdef class Unifier:
     # Number the values of a dictionary. `place`: of the field that it belongs to, see `place_path`.
     cdef TransposeMap add(self, Columns dictionary, tuple place)
     cdef int check_version(self) except -1
+    cdef int check_order(self, TransposeMap map, tuple place) except -1
     cdef TransposeMap find(self, Columns dictionary)
     cdef Columns to_add(self, Columns dictionary, int64_t known, tuple place)
     # All values so far.

@@ -24,7 +24,7 @@ from arrowipc.inline.layouts cimport LAYOUTS
 from arrowipc.inline.loads cimport get_bit, unlikely
 from arrowipc.inline.minmax cimport integer_bounds
 from arrowipc.inline.plan cimport (
-    FIELD_ENCODED, FIELD_SIGNED, ColumnsData, Extent, FieldPlan, Node, PlanData,
+    FIELD_ENCODED, FIELD_ORDERED, FIELD_SIGNED, ColumnsData, Extent, FieldPlan, Node, PlanData,
 )
 from arrowipc.inline.room cimport make_room, new_zeros
 
@@ -35,8 +35,8 @@ cdef enum:
     NUMBER_BYTES = 32   # the bytes that the number of a value takes, in all tables of numbers together
 
 
-class IndicesFull(UsageError):
-    """The indices of a column cannot count the values of its unified dictionary."""
+class NotUnified(UsageError):
+    """The dictionaries of a column cannot become one."""
 
 
 # -- indices ----------------------------------------------------------------------------------------------------
@@ -200,9 +200,9 @@ cdef int raise_index_fault(const Fault* fault, Columns columns, tuple dictionari
     field = &columns.d.plan.fields[fault.field]
     kind = f"{'int' if field.flags & FIELD_SIGNED else 'uint'}{8 * field.width}"
     count = (<Columns> dictionaries[field.dictionary]).d.length
-    raise IndicesFull(f"column {place_path((outer, columns.plan, fault.field))!r}: the unified dictionary has "
-                      f"{count:,} values, and indices of type {kind} reach {fault.expected:,}; a wider index "
-                      "type is needed")
+    raise NotUnified(f"column {place_path((outer, columns.plan, fault.field))!r}: the unified dictionary has "
+                     f"{count:,} values, and indices of type {kind} reach {fault.expected:,}: cast() "
+                     "the columns to a wider index type, or keep the rows in several batches")
 
 
 cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tuple dictionaries, int64_t start,
@@ -265,7 +265,7 @@ cdef Columns transposed(Columns columns, Plan plan, list fields, list maps, tupl
 
 cdef class TransposeMap:
     def __cinit__(self):
-        self.identity = True
+        self.identity = self.rising = True
 
     def __dealloc__(self):
         free(self.room.data)
@@ -296,11 +296,12 @@ cdef class TransposeMap:
     cdef void note(self, int64_t count) noexcept nogil:
         """Note that the first `count` values have numbers."""
         cdef const int64_t* numbers = self.numbers()
-        cdef bint identity = self.identity
+        cdef bint identity = self.identity, rising = self.rising
         cdef int64_t i
         for i in range(self.count, count):
             identity &= numbers[i] == i
-        self.identity = identity
+            rising &= i == 0 or numbers[i - 1] <= numbers[i]
+        self.identity, self.rising = identity, rising
         self.count = count
 
 
@@ -336,6 +337,7 @@ cdef class Unifier:
         if found is not None and dictionary.d.length <= found.count:
             if dictionary.d.length == found.count:
                 found.dictionary = dictionary
+            self.check_order(found, place)
             return found
         if found is None:
             found = TransposeMap.__new__(TransposeMap)
@@ -346,10 +348,19 @@ cdef class Unifier:
         values = self.to_add(dictionary, found.count, place)
         before = self.table.count
         found.add(self.table, dictionary, values)
+        self.check_order(found, place)
         self.fresh = self.fresh or (self.table.count > before and not delta)
         self.recent.insert(0, found)
         del self.recent[MOST_RECENT:]
         return found
+
+    cdef int check_order(self, TransposeMap map, tuple place) except -1:
+        """Refuse the dictionary of an ordered field whose values are not in the order of the unified one."""
+        if not map.rising and (<Plan> place[1]).d.fields[<int32_t> place[2]].flags & FIELD_ORDERED:
+            raise NotUnified(f"column {place_path(place)!r}: its dictionary is ordered, and has its values in another "
+                             "order than those before it, or a value twice: decode the values (dictionary_decode(); of "
+                             "payloads, dictionaries=\"decode\"), or keep the rows in several batches")
+        return 0
 
     cdef Columns to_add(self, Columns dictionary, int64_t known, tuple place):
         """Return a dictionary for the table: indices in its values are transposed to the unified inner dictionaries."""
@@ -419,17 +430,18 @@ def unify(tuple pieces, set ordinals):
     cdef list fields = [f for f in encoded_fields(plan) if plan.d.fields[f].dictionary in ordinals]
     cdef dict known = {}, joined
     cdef tuple place, dictionaries
-    for f in fields:
-        unifier = unifier_of(plan.dictionaries[plan.d.fields[f].dictionary], known, budget, True)
-        place = (None, plan, f)
-        for piece, numbers in zip(pieces, maps):
-            found = dictionary_of(piece, f)
-            (<list> numbers).append(None if found is None else unifier.add(found, place))
-    joined = {ordinal: unifier_of(plan.dictionaries[ordinal], known, budget, True).values() for ordinal in ordinals}
     try:
+        for f in fields:
+            unifier = unifier_of(plan.dictionaries[plan.d.fields[f].dictionary], known, budget, True)
+            place = (None, plan, f)
+            for piece, numbers in zip(pieces, maps):
+                found = dictionary_of(piece, f)
+                (<list> numbers).append(None if found is None else unifier.add(found, place))
+        joined = {ordinal: unifier_of(plan.dictionaries[ordinal], known, budget, True).values()
+                  for ordinal in ordinals}
         dictionaries = tuple([joined.get(ordinal) for ordinal in range(len(plan.dictionaries))])
         for piece, numbers in zip(pieces, maps):
             out.append(transposed(piece, piece.plan, fields, numbers, dictionaries, 0, piece.d.length, None, None))
         return tuple(out), joined
-    except IndicesFull as error:
-        raise UnsupportedError(f"{error}: cast() the columns to it, or keep the rows in several batches") from None
+    except NotUnified as error:
+        raise UnsupportedError(str(error)) from None

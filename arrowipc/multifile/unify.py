@@ -361,12 +361,9 @@ class _Parts:
         self.charge(rows * one.width, column)
         self.same(one(rows))
 
-    def same(self, array: Array, valid: Any = None) -> None:
-        """Add an array as it is, or with another validity bitmap."""
-        node, buffer = len(self.nodes), len(self.buffers)
+    def same(self, array: Array) -> None:
+        """Add an array as it is."""
         add_parts(array, self.nodes, self.buffers, self.variadic, self.dictionaries)
-        if valid is not None:
-            self.nodes[node], self.buffers[buffer] = (len(array), -1), valid
 
     def add(self, array: Array, have: at.Field, want: at.Field, column: str) -> None:
         """Add an array of the field `have`, converted to the field `want`."""
@@ -416,25 +413,24 @@ class _Parts:
         valid = np.ones(n, np.bool_)
         if bits is not None:
             valid = np.unpackbits(np.frombuffer(bits, np.uint8), count=n, bitorder="little").view(np.bool_)
-        index = np.where(valid, _numbers(array, kind.index_type), 0).astype(np.int64)
-        if not valid.any() or isinstance(want.type, at.Null):
+        index = _numbers(array, kind.index_type).astype(np.int64)
+        used = index[valid]
+        if not len(used) or isinstance(want.type, at.Null):
             self.repeated(None, n, want.type, column)
             return
-        if values is None or index.min() < 0 or index.max() >= len(values):
+        if values is None or used.min() < 0 or used.max() >= len(values):
             raise refused(column, f"has indices outside of its dictionary of {len(values or ())} values", FormatError)
         field = want.__replace__(nullable=True)
         inner = _Parts(self._mapping)
         inner.add(values, field.__replace__(type=kind.value_type), field, column)
         plain = inner.batch(Schema([field]), len(values)).column(0)
-        self.charge(_taken_bytes(plain, index), column)
-        taken = plain.take(index)
-        own = taken.buffers()[0]
-        packed = np.packbits(valid, bitorder="little")
-        if own is not None:
-            packed &= np.frombuffer(own, np.uint8, len(packed))
-        if not want.nullable and np.unpackbits(packed, count=n, bitorder="little").sum() < n:
+        sizes = _sizes(plain)
+        self.charge(int(sizes[used].sum()) + (n - len(used)) * int(sizes.min()), column)
+        rows = Array.from_buffers(at.Int(64, True), n, [np.packbits(valid, bitorder="little"), index])
+        taken = plain.take(rows)
+        if not want.nullable and taken.null_count:
             raise refused(column, "has nulls, and schema= allows none", FormatError)
-        self.same(taken, packed)
+        self.same(taken)
 
 
 def _numbers(array: Array, kind: at.DataType) -> Integers:
@@ -455,13 +451,21 @@ def nbytes_of(array: Array) -> int:
     return sum([len(each) for each in array.buffers() if each is not None]) + sum(map(nbytes_of, array.children))
 
 
-def _taken_bytes(values: Array, index: Integers) -> int:
-    """Return the bytes that elements of an array take if they repeat; for nested ones, an upper bound."""
-    kind, n = values.type, len(index)
+def _sizes(values: Array) -> npt.NDArray[np.int64]:
+    """Return the bytes that each element takes; for some nested types, an upper bound."""
+    kind, n, children = values.type, len(values), values.children
     if isinstance(kind, (at.Utf8View, at.BinaryView)):
-        return 16 * n
-    if isinstance(kind, (*at.TEXT, *BINARY)):
-        width = 8 if isinstance(kind, (at.LargeUtf8, at.LargeBinary)) else 4
-        offsets = np.frombuffer(values.buffers()[1] or b"", f"<i{width}", len(values) + 1)
-        return int(np.diff(offsets)[index].sum(dtype=np.int64)) + n * width
-    return n * (nbytes_of(values) if kind.children else nbytes_of(values) // max(len(values), 1) + 1)
+        return np.full(n, 16)
+    if isinstance(kind, at.Struct):
+        return sum(map(_sizes, children), np.ones(n, np.int64))
+    if isinstance(kind, at.FixedSizeList):
+        sizes: npt.NDArray[np.int64] = _sizes(children[0])[: n * kind.list_size].reshape(n, -1).sum(axis=1)
+        return sizes + 1
+    if isinstance(kind, (*at.TEXT, *BINARY, *LISTS, at.Map)):
+        width = 8 if isinstance(kind, (at.LargeUtf8, at.LargeBinary, at.LargeList)) else 4
+        ends = np.frombuffer(values.buffers()[1] or bytes(8), f"<i{width}", n + 1).astype(np.int64)
+        if children:
+            below = np.append(0, _sizes(children[0]).cumsum())
+            ends = below[ends.clip(0, len(below) - 1)]
+        return np.diff(ends) + width
+    return np.full(n, (nbytes_of(values) if children else nbytes_of(values) // max(n, 1)) + 1)

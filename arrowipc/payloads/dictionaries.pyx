@@ -26,7 +26,7 @@ from arrowipc.inline.fbs_layout cimport *
 from arrowipc.inline.flatbuf cimport Table, fb_i64, fb_table, fb_u8
 from arrowipc.inline.loads cimport get_bit, mul_overflows, round_up, too_many_values
 from arrowipc.inline.plan cimport (
-    LAYOUT_NULL, LAYOUT_VIEW, ColumnsData, Envelope, FieldPlan, LimitsData, ViewRange, place_views,
+    FIELD_ORDERED, LAYOUT_NULL, LAYOUT_VIEW, ColumnsData, Envelope, FieldPlan, LimitsData, ViewRange, place_views,
 )
 from arrowipc.inline.room cimport make_room, new_zeros
 from arrowipc.metadata.schema_reader cimport plan_schema
@@ -39,7 +39,7 @@ from arrowipc.decode.decoders cimport decode_batch_into, dictionaries_of
 from arrowipc.decode.decompress cimport DECODE_BY_DECODER, DECODE_ROOM, DECODED, Inflater
 from arrowipc.decode.framing cimport CutMessage
 
-from arrowipc.distinct.unifier import IndicesFull
+from arrowipc.distinct.unifier import NotUnified
 from arrowipc.errors import LimitError
 
 cdef enum:
@@ -140,7 +140,7 @@ cdef int raise_field_fault(const Fault* fault, Columns columns, const EncodedFie
         raise LimitError(f"column {path!r}: the indices of {fault.found:,} values are more bytes than the payload may "
                          "become (Limits.decompressed_ratio and payload_slack)")
     if fault.code == FAULT_FULL and fault.what == NULL:
-        raise IndicesFull(
+        raise NotUnified(
             f"column {path!r}: all payloads together have more than {field.limit + 1:,} distinct values, which its "
             "indices cannot count: pass dictionaries=\"decode\", a schema= with a wider index type, or max_rows= and "
             "continue at `next`")
@@ -490,12 +490,14 @@ cdef class LoopDictionaries:
             count = cached.values.d.length
             if map.version != cached.version or map.table_version != table.version:
                 known.count = 0
-                known.identity = True
+                known.identity = known.rising = True
                 map.version = -1
                 if known.add_data(table, cached.values.d, &fault) < 0:
                     return DECODE_BY_DECODER
                 map.version = cached.version
                 map.table_version = table.version
+            if read.flags & FIELD_ORDERED and not known.rising:
+                return DECODE_BY_DECODER
             if (known.identity and read.width == piece.plan.fields[field.out].width and count - 1 <= field.limit
                     and validity(d, field.read) == NULL):
                 # `SchemaMapping.spread` has kept the indices as they are; validation, if any, has checked them.

@@ -50,8 +50,8 @@ cdef int open_used(UsedValues* s, Columns values) except -1
 cdef void close_used(UsedValues* s) noexcept nogil
 # Note which values the elements of field f of truncated columns use. -1: `fault`, of the columns.
 cdef int note_used(UsedValues* s, const ColumnsData* d, int32_t f, Fault* fault) noexcept nogil
-# Fill `d` with the values in use; `ordered`: in the order of the dictionary. -1: `fault`, of the dictionary;
-# 1: the text behind views is more than one data buffer can hold.
-cdef int gather_used(UsedValues* s, bint ordered, Fault* fault) noexcept nogil
+# Fill `d` with the values in use. -1: `fault`, of the dictionary; 1: the text behind views is more than one data
+# buffer can hold.
+cdef int gather_used(UsedValues* s, Fault* fault) noexcept nogil
 # Forget the values that were noted, before the next set of indices.
 cdef void forget_used(UsedValues* s) noexcept nogil

@@ -8,7 +8,7 @@ Indices, offsets and views are untrusted: each is checked as it is followed.
 """
 
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, qsort
+from libc.stdlib cimport free
 from libc.string cimport memset
 
 from arrowipc._core cimport Columns
@@ -127,11 +127,6 @@ cdef bint is_reducible(Columns values) noexcept:
     return field.layout <= LAYOUT_VIEW and not field.flags & FIELD_ENCODED
 
 
-cdef int by_number(const void* a, const void* b) noexcept nogil:
-    cdef int64_t left = (<const int64_t*> a)[0], right = (<const int64_t*> b)[0]
-    return (left > right) - (left < right)
-
-
 cdef int open_used(UsedValues* s, Columns values) except -1:
     memset(s, 0, sizeof(UsedValues))
     s.places = <int64_t*> new_zeros(values.d.length, sizeof(int64_t))
@@ -168,14 +163,12 @@ cdef int note_used(UsedValues* s, const ColumnsData* d, int32_t f, Fault* fault)
     return 0
 
 
-cdef int gather_used(UsedValues* s, bint ordered, Fault* fault) noexcept nogil:
+cdef int gather_used(UsedValues* s, Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &s.d.plan.fields[0]
     cdef const uint8_t* bits = validity(s.values, 0)
     cdef int64_t* used = <int64_t*> s.used.data
     cdef int64_t* numbers = used
     cdef int64_t offset = s.values.nodes[0].offset, i
-    if ordered and s.n_used:
-        qsort(used, s.n_used, sizeof(int64_t), by_number)
     for i in range(s.n_used):
         s.places[used[i]] = i
     if bits != NULL or offset:

@@ -42,7 +42,7 @@ from arrowipc.decode.stream_decoder cimport StreamDecoder
 
 from arrowipc.arguments import check_choice, check_flag, check_integer, check_text, described
 from arrowipc.datatypes import Field, Int
-from arrowipc.distinct.unifier import IndicesFull
+from arrowipc.distinct.unifier import NotUnified
 from arrowipc.errors import ArrowIpcError, FormatError, LimitError, UnsupportedError, UsageError
 from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, footer_range
 from arrowipc.schemas import Schema
@@ -458,7 +458,7 @@ cdef class PayloadDecoder:
 
     cdef bint refused(self, object error) except -1:
         """Raise, skip or replace a payload that cannot be decoded; return False if the output is full."""
-        is_full = self.full is not None or isinstance(error, IndicesFull)
+        is_full = self.full is not None or isinstance(error, NotUnified)
         text = str(error)
         error.args = (f"cell {self.at}: {text}",)
         if is_full and self.payloads:
@@ -847,8 +847,8 @@ def decode_payloads(column, schema=None, *, columns=None, parent_index=False, on
     Raises
     ------
     UsageError
-        For arguments that are not as described, a payload whose schema does not fit, or indices that cannot
-        count all values.
+        For arguments that are not as described, a payload whose schema does not fit, indices that cannot count
+        all values, or ordered dictionaries whose orders contradict each other.
     FormatError, LimitError, UnsupportedError
         As readers raise them, naming the cell; and where the output cannot take all payloads although neither
         `max_rows` nor `max_bytes` was given.

@@ -69,7 +69,6 @@ cdef struct Shared:
     int64_t size
     int64_t id
     int64_t count           # values
-    bint ordered
     UsedValues used         # closed (`values` is NULL): it is always written whole
     Encoded* fields         # the fields that refer to it
     int32_t n_fields
@@ -188,7 +187,8 @@ cdef class PayloadEncoder:
             self.shared[i].size = writer.sink.position - at
             self.shared[i].id = emission.id
             self.shared[i].count = emission.values.d.length
-            if trim_dictionaries and is_reducible(emission.values) and not below_others(writer.plan, emission.id):
+            if (trim_dictionaries and is_reducible(emission.values) and not below_others(writer.plan, emission.id)
+                    and not is_ordered(writer.plan, emission.id)):
                 self.open_shared(&self.shared[i], emission.values)
         self.common = Source(bytes(target))
         self.fixed = self.common.size + LEAST_MESSAGE
@@ -217,7 +217,6 @@ cdef class PayloadEncoder:
             if plan.d.fields[f].flags & FIELD_ENCODED and id_of(plan, plan.d.fields[f].dictionary) == one.id:
                 one.fields[one.n_fields].field = f
                 one.n_fields += 1
-                one.ordered |= plan.d.fields[f].flags & FIELD_ORDERED != 0
         open_used(&one.used, values)
         self.used_values = True
         return 0
@@ -275,6 +274,15 @@ cdef bint below_others(Plan plan, int64_t id) except -1:
             if inner.id == id:
                 return True
         if below_others(outer.values, id):
+            return True
+    return False
+
+
+cdef bint is_ordered(Plan plan, int64_t id) except -1:
+    """Whether the order of a dictionary has a meaning, which payloads with parts of it do not have together."""
+    cdef int32_t f
+    for f in range(plan.d.n_fields):
+        if plan.d.fields[f].flags & FIELD_ORDERED and id_of(plan, plan.d.fields[f].dictionary) == id:
             return True
     return False
 
@@ -374,7 +382,7 @@ cdef int put_used(PayloadEncoder k, Shared* one, int64_t start, Fault* fault) no
     for i in range(one.n_fields):
         if note_used(&one.used, d, one.fields[i].field, fault) < 0:
             return BAD_COLUMNS
-    found = gather_used(&one.used, one.ordered, fault)
+    found = gather_used(&one.used, fault)
     if found < 0:
         return BAD_DICTIONARY
     if found == 0:
@@ -555,8 +563,8 @@ def encode_payloads(batch, offsets=None, *, rows_per_payload=None, group_by=None
         End each payload with the end-of-stream marker. Default: as `with_schema`.
     trim_dictionaries : bool, default True
         Where a dictionary has more than twice as many values as a payload has elements, write only those that
-        the payload uses, and renumber the indices; values of ordered dictionaries keep their order.
-        Dictionaries of nested types, and those that other dictionaries refer to, are written whole.
+        the payload uses, and renumber the indices. Ordered dictionaries, those of nested types, and those that
+        other dictionaries refer to, are written whole.
     large : bool, default False
         Return large binary, whose offsets have 64 bits.
     compression, compression_level, min_space_savings, alignment, legacy, metadata_version, use_threads

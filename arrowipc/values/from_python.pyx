@@ -198,7 +198,7 @@ def fill_null(Array array not None, value):
         return array
     quota(AS_BACKED).take(array.columns, array.length)
     schema = Schema([array.field])
-    parts = [build_arrays([each], schema=schema) for each in (array, build_array([value], array.type))]
+    parts = [build_arrays([each], schema=schema) for each in (array, [value])]
     bits, rows = validity(&array.columns.d, array.index), Memory(8 * array.length)
     rows.size = 8 * array.length
     for i in range(array.length):

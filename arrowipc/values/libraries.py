@@ -60,17 +60,34 @@ def to_arrow(data: Any) -> Any:
 def to_polars(data: Any) -> Any:
     """Return a polars DataFrame, or a Series if `data` is a column."""
     pl = library("polars")
-    taken = _rows_alone(data)
+    taken = _rows_alone(_with_wide_decimals(data))
     if not hasattr(pl.DataFrame, "__arrow_c_stream__"):  # this version takes only pyarrow's objects
         pa = library("pyarrow", f"pyarrow, or 'polars>=1.3' in place of {pl.__version__}")
         taken = to_arrow(taken) if _is_column(data) else pa.table(taken)
     try:
-        return pl.Series(data.field.name, taken) if _is_column(data) else pl.DataFrame(taken)
+        return pl.Series(taken).alias(data.field.name) if _is_column(data) else pl.DataFrame(taken)
     except BaseException as error:
         # For a type that it does not know, polars raises PanicException, which is not an Exception.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise _refused("polars", data, error) from error
         raise
+
+
+def _with_wide_decimals(data: Any) -> Any:
+    """The same values, decimals of 32 and 64 bits as those of 128: polars 2.1 would read the bytes behind them, too."""
+    fields = [data.field] if _is_column(data) else list(data.schema)
+    wide = [field.__replace__(type=_wider(field.type)) for field in fields]
+    if wide == fields:
+        return data
+    return data.cast(wide[0].type) if _is_column(data) else data.cast(data.schema.__replace__(fields=wide))
+
+
+def _wider(kind: at.DataType) -> at.DataType:
+    if isinstance(kind, at.Decimal) and kind.bit_width < 128:
+        return kind.__replace__(bit_width=128)
+    if isinstance(kind, at.Dictionary):
+        return kind.__replace__(value_type=_wider(kind.value_type))
+    return at.with_children(kind, [child.__replace__(type=_wider(child.type)) for child in kind.children])
 
 
 def _rows_alone(data: Any) -> Any:

@@ -119,7 +119,10 @@ def _column(pd: Any, field: at.Field, arrays: list[Array], options: dict[str, An
 
 
 def _categorical(pd: Any, kind: Any, arrays: list[Array]) -> Any:
-    """Return a Categorical; plain values if pandas cannot use the dictionary's as categories, such as lists."""
+    """Return a Categorical; plain values if pandas cannot use the dictionary's as categories, such as lists.
+
+    It is ordered if the dictionary is; several dictionaries need to have their values in one order.
+    """
     dictionaries: list[Array] = []
     codes, size = [np.empty(0, np.int64)], 0
     for array in arrays:
@@ -134,13 +137,16 @@ def _categorical(pd: Any, kind: Any, arrays: list[Array]) -> Any:
         values = values.astype(np.float32)
     dtype = object if isinstance(kind.value_type, at.TEXT) and not len(values) else values.dtype  # as in pyarrow
     categories = pd.Index(values, dtype=dtype, tupleize_cols=False)
+    ordered = kind.ordered
     try:
         if not categories.is_unique or categories.hasnans:
             renumbered, categories = pd.factorize(categories)
             numbers = np.append(renumbered, -1)[numbers]
+            parts = np.split(renumbered, np.cumsum(list(map(len, dictionaries)))[:-1])
+            ordered = ordered and all((np.diff(part[part >= 0]) >= 0).all() for part in parts)
     except TypeError:  # unhashable
         return _decoded(pd, kind, arrays)
-    return pd.Categorical.from_codes(numbers, categories, kind.ordered)
+    return pd.Categorical.from_codes(numbers, categories, ordered)
 
 
 def _decoded(pd: Any, kind: at.DataType, arrays: list[Array], inside: bool = False) -> Any:

@@ -69,6 +69,15 @@ def test_values_are_those_of_pyarrow(name):
     assert ours.to_pylist(extensions=False) == theirs.storage.to_pylist()
 
 
+@pytest.mark.parametrize("name", pyarrow_columns())
+def test_nulls_are_filled_with_what_the_values_mean(name):
+    column = read_array(pyarrow_columns()[name])
+    for value in (column[0], *([True, False] if "bool8" in name else [])):
+        filled = column.fill_null(value)
+        assert filled.to_pylist() == [value if each is None else each for each in column.to_pylist()]
+        assert filled.field.extension_name == column.field.extension_name
+
+
 @pytest.mark.parametrize("rows", [slice(None), slice(1, None), slice(0, 0)])
 def test_every_way_out_knows_them(rows):
     made = pa.record_batch({"u": pyarrow_columns()["extension<arrow.uuid>"], "n": pa.array([1, 2, 3])})

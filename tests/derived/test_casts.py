@@ -318,6 +318,20 @@ def test_indices_too_small_for_a_dictionary_are_refused_if_its_order_counts():
             assert found.dictionary.to_pylist() == found.to_pylist() == [299, 0]
 
 
+def test_a_cast_keeps_the_batches_of_a_table_and_the_columns_that_stay():
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16] * 3, pa.binary(16)))
+    table = ipc.table(pa.table({"x": pa.chunked_array([[1, 2], [], [3]]), "u": uuids}))
+    for kind in (pa.int8(), pa.dictionary(pa.int8(), pa.int64())):
+        found = table.cast({"x": kind})
+        assert list(map(len, found.batches)) == [2, 0, 1]
+        assert found.to_pydict() == table.to_pydict()
+        stored = [np.frombuffer(each["u"].chunk(2).buffers()[1], np.uint8) for each in (found, table)]
+        assert np.shares_memory(*stored)
+        empty = ipc.Table(table.schema).cast({"x": kind})
+        assert (empty.schema, empty.batches) == (found.schema, [])
+    assert [each["x"].dictionary.to_pylist() for each in found.batches] == [[1, 2, 3]] * 3
+
+
 def test_lists_of_times_that_python_lacks_are_cast_and_flattened():
     views = ipc.array(pa.array([[1, None], None, [2]], pa.list_view(pa.timestamp("ns"))))
     assert views.flatten().to_arrow() == pa.array([1, None, 2], pa.timestamp("ns"))

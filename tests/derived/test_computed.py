@@ -5,6 +5,8 @@ import itertools
 import math
 from contextlib import nullcontext
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -108,7 +110,30 @@ def test_a_value_is_found_far_away_and_behind_times_that_python_lacks():
     numbers = ipc.array(range(5000))
     assert [numbers.index(4321), numbers.index(4321, 1234), numbers.index(4321, 0, 4321)] == [4321, 4321, -1]
     times = ipc.array(pa.array([1, 1000, None], pa.timestamp("ns")))
-    assert times.index(dt.datetime(1970, 1, 1, microsecond=1)) == 1
+    for column in (times, times.dictionary_encode()):
+        assert column.index(dt.datetime(1970, 1, 1, microsecond=1)) == 1
+        for value in (pd.Timestamp(1), np.datetime64(1, "ns"), pa.scalar(1, pa.timestamp("ns"))):
+            assert column.index(value) == 0
+        for value in (None, pd.NaT):
+            assert column.index(value) == 2
+        for value in ("1970-01-01", dt.datetime(1970, 1, 1, tzinfo=dt.UTC)):
+            assert column.index(value) == -1
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.DictionaryArray.from_arrays([1, 0, None], ["a", None]),
+        pa.RunEndEncodedArray.from_arrays([1, 3], pa.array([None, 1])),
+        pa.UnionArray.from_sparse(pa.array([0, 0, 0], pa.int8()), [pa.array([None, 1, None])]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_nulls_are_found_where_the_values_below_are(column):
+    assert [ipc.array(column).index(None), ipc.array(column).index(None, 1)] == [
+        0,
+        2 if column[2].as_py() is None else -1,
+    ]
 
 
 @pytest.mark.parametrize("words", [pa.array(["a", None, "b"]), pa.array(["a", None, "b"]).dictionary_encode()])

@@ -4,8 +4,9 @@ and which messages nested dictionaries need.
 Dictionaries before a batch are (id, whether it is a delta, how many values come).
 """
 
+import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -148,6 +149,44 @@ def test_103_an_index_that_does_not_fit_its_type_changes_nothing(kind, most):
             found = ipc.open_file(out.sink)[-1]
         assert found.column(0).to_pylist() == [2000]
         assert pa.array(found.column(0)).indices.to_pylist() == [most - 1]
+
+
+def levels(*values: str) -> ipc.RecordBatch:
+    kind = pa.dictionary(pa.int8(), pa.string(), ordered=True)
+    return ipc.record_batch({"x": pa.array(values, pa.string()).dictionary_encode().cast(kind)})
+
+
+#: What makes one dictionary of many.
+JOINED: dict[str, tuple[Callable[[list[ipc.RecordBatch]], Any], type[Exception]]] = {
+    "concat": (ipc.concat_batches, ipc.UnsupportedError),
+    "take": (lambda batches: ipc.Table.from_batches(batches).sort_by("x"), ipc.UnsupportedError),
+    "file": (lambda batches: ipc.write(batches, io.BytesIO(), unify_dictionaries=True), UsageError),
+    "payloads": (lambda batches: ipc.decode_payloads([ipc_bytes(each) for each in batches]), UsageError),
+    "structs": (
+        lambda batches: ipc.chunked_array([batch.to_struct_array() for batch in batches]).combine(),
+        ipc.UnsupportedError,
+    ),
+}
+
+
+@pytest.mark.parametrize("how", JOINED)
+def test_ordered_dictionaries_become_one_only_if_it_has_the_order_of_each(how):
+    join, error = JOINED[how]
+    for alike in ([("a", "b"), ("b", "c"), ("a", "c"), ()], [("c",), ("b",)]):
+        join([levels(*values) for values in alike])
+    for others in ([("a", "b"), ("b", "a")], [("a", "c"), ("a", "b", "c")]):
+        with pytest.raises(error, match=r"x': its dictionary is ordered, .* another order"):
+            join([levels(*values) for values in others])
+
+
+def test_dictionaries_of_other_orders_become_one_where_the_order_has_no_meaning():
+    parts = [levels("a", "c"), levels("a", "b", "c")]
+    assert ipc.concat_batches([part.cast({"x": WORDS}) for part in parts])["x"].dictionary.to_pylist() == [
+        "a",
+        "c",
+        "b",
+    ]
+    assert ipc.Table.from_batches(parts)["x"].dictionary_decode().combine().to_pylist() == ["a", "c", "a", "b", "c"]
 
 
 @pytest.mark.parametrize("index", [-1, 2, 3, 127, -128])

@@ -196,3 +196,27 @@ def test_few_bytes_do_not_become_many(tmp_path):
     put(tmp_path / "other/b.arrow", {"t": ["x"]})
     with pytest.raises(LimitError, match=r"a\.arrow: with column 't'"):
         ipc.open_dataset(tmp_path / "other", limits=tight).read_all()
+
+
+LONG = "y" * 100_000
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([LONG, "x"]),
+        pa.array([{"s": LONG}, {"s": "x"}]),
+        pa.array([["x"], [LONG, "x"]], pa.list_(pa.string())),
+        pa.array([["x", None], [LONG, "x"]], pa.list_(pa.string(), 2)),
+        pa.array([[("x", 1)], [(LONG, 2)]], pa.map_(pa.string(), pa.int8())),
+        pa.array(["x", LONG], pa.string_view()),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_values_of_a_dictionary_are_counted_as_often_as_they_are_used(tmp_path, values):
+    short = 1 if len(str(values[0])) > 1000 else 0
+    coded = pa.DictionaryArray.from_arrays(pa.array([None, short] * 1000 + [0, 1], pa.int16()), values)
+    put(tmp_path / "a.arrow", pa.table({"t": coded}))
+    put(tmp_path / "b.arrow", pa.table({"t": values}))
+    table = ipc.open_dataset(tmp_path, limits=ipc.Limits(decompressed_bytes=1 << 20)).read_all()
+    assert table.to_pydict() == {"t": [*coded.to_pylist(), *values.to_pylist()]}

@@ -278,14 +278,19 @@ def test_a_payload_has_the_values_that_it_uses(kind):
         assert ours(pa.record_batch({"w": expected}))["w"].equals(again["w"].dictionary, nan_equal=True)
 
 
-def test_values_of_an_ordered_dictionary_keep_their_order():
-    words = [f"{i:04}" for i in range(1000)]
-    picks = random.Random(5).sample(range(1000), 200)
-    batch = read_batch(pa.record_batch({"w": coded(picks, words, ordered=True)}))
-    for cell, size in zip(cells(ipc.encode_payloads(batch, [0, 5, 200])), (5, 195), strict=True):
-        assert dictionary_of(cell) == sorted(dictionary_of(cell))
-        assert len(dictionary_of(cell)) == size
-    assert dictionary_of(cell) != [words[pick] for pick in picks[5:]]
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_ordered_dictionary_is_whole_so_that_all_payloads_together_have_its_order(shared):
+    words = ["low", "mid", "high", "never"]
+    kinds = [types.Dictionary(types.int8(), types.utf8(), ordered, 0) for ordered in (False, True)]
+    schema = ipc.Schema([types.field("a", kinds[0]), types.field("b", kinds[1])] if shared else {"b": kinds[1]})
+    ordered = ipc.array(coded([0, 2, 1], words, pa.int8(), ordered=True))
+    columns = [ordered.cast(kinds[0]), ordered] if shared else [ordered]
+    batch = ipc.RecordBatch.from_arrays(columns, schema=schema)
+    words = batch["b"].dictionary.to_pylist()
+    payloads = ipc.encode_payloads(batch, rows_per_payload=1)
+    assert [dictionary_of(cell) for cell in cells(payloads)] == [words] * 3
+    column = ipc.decode_payloads(payloads).batch["b"]
+    assert (column.type, column.dictionary.to_pylist()) == (kinds[1], words)
 
 
 def test_a_dictionary_is_whole_where_trimming_saves_little_or_nothing_is_to_be_trimmed():

@@ -54,6 +54,23 @@ def test_an_old_polars_and_an_old_pandas_go_through_pyarrow(monkeypatch):
         OURS.to_polars()
 
 
+@pytest.mark.parametrize("kind", [pa.decimal32(5, 2), pa.decimal64(12, 2)], ids=str)
+def test_polars_gets_the_numbers_of_narrow_decimals(kind):
+    plain = pa.array([Decimal("10.20"), None, Decimal("-3.50")], kind)
+    lists = pa.ListArray.from_arrays([0, 2, 3], plain)
+    for column in (
+        plain,
+        lists,
+        pa.StructArray.from_arrays([plain], ["s"]),
+        pa.DictionaryArray.from_arrays([1, 0, None], plain),
+        pa.DictionaryArray.from_arrays([1, 0, None], lists),
+    ):
+        table = ipc.table(pa.table({"n": range(len(column)), "x": column}))
+        for found in (table.to_polars()["x"], table["x"].to_polars(), table["x"].chunk(0).to_polars()):
+            assert found.name == "x"
+            assert found.to_list() == column.to_pylist()
+
+
 @pytest.mark.parametrize("name", ["Int128", "UInt128"])
 def test_integers_of_polars_that_arrow_lacks_are_refused_with_what_to_do(name):
     kind = getattr(pl, name, None) or pytest.skip(f"this polars has no {name}")

@@ -339,6 +339,22 @@ def test_no_rows_keep_their_categories(cut: Callable[[ipc.Table], ipc.Table]) ->
     assert table["x"][5:].to_pandas().dtype == frame.x.dtype
 
 
+@pytest.mark.parametrize(
+    ("parts", "categories", "ordered"),
+    [
+        ([["a", "b"], ["b", "c"], ["a", "c"]], ["a", "b", "c"], True),
+        ([["a", "c"], ["a", "b", "c"]], ["a", "c", "b"], False),
+    ],
+)
+def test_categories_are_ordered_if_all_dictionaries_have_one_order(
+    parts: list[list[str]], categories: list[str], ordered: bool
+) -> None:
+    batches = [dictionary(pa.array(words), *range(len(words)), ordered=True) for words in parts]
+    column = ipc.Table.from_batches(batches).to_pandas()["x"]
+    assert (column.tolist(), column.cat.ordered) == ([word for words in parts for word in words], ordered)
+    assert column.cat.categories.tolist() == categories
+
+
 def test_frames_are_the_callers_own() -> None:
     batch = read_batch(pa.record_batch({"i": [1, 2], "f": [1.5, 2.5], "l": [[1], [2]]}))
     frame = batch.to_pandas()
