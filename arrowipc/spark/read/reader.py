@@ -56,7 +56,7 @@ class ArrowIpcReader(Shipped, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Distribute the files to tasks, without opening them."""
-        tasks = grouped(self._options.files(), self._options.given["maxPartitionBytes"])
+        tasks = grouped(self._options.files(), self._options["maxPartitionBytes"])
         return [InputPartition(files) for files in tasks]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
@@ -67,11 +67,11 @@ class ArrowIpcReader(Shipped, DataSourceReader):
                 with naming(file.path):
                     yield from self._read(file)
             except FileNotFoundError as error:
-                if not self._options.given["ignoreMissingFiles"]:
+                if not self._options["ignoreMissingFiles"]:
                     raise
                 left_out.add(str(error))
             except FormatError as error:
-                if not self._options.given["ignoreCorruptFiles"]:
+                if not self._options["ignoreCorruptFiles"]:
                     raise
                 left_out.add(str(error), "left out, from here to the end of the file")
         left_out.total()
@@ -85,7 +85,7 @@ class ArrowIpcReader(Shipped, DataSourceReader):
         target = type(self._schema)([each for each in self._schema if index_of(each.name, [*keys]) is None])
         reader = options.open(source)
         try:
-            chosen = chosen_columns(reader.schema, target, options.given["columns"], file.path)
+            chosen = chosen_columns(reader.schema, target, options["columns"], file.path)
             if chosen is not None:
                 reader.close()
                 reader = options.open(source, chosen)
