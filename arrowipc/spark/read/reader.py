@@ -1,13 +1,13 @@
 """Reading Arrow IPC files and streams in Spark: tasks read whole files and convert their batches."""
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from arrowipc.codecs import cpus
 from arrowipc.errors import FormatError
 from arrowipc.multifile.partitioning import keys_of
 from arrowipc.schemas import Schema
@@ -32,9 +32,8 @@ ROWS_PER_BATCH = 32_768
 
 def grouped(files: list[FoundFile], most: int) -> list[list[FoundFile]]:
     """Distribute files to tasks of about the same number of bytes, at most `most` unless one file has more."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     total = sum((file.size or 0) + OPEN_COST for file in files)
-    target = max(1, min(most, max(TASK_COST, -(-total // cores))))
+    target = max(1, min(most, max(TASK_COST, -(-total // cpus()))))
     tasks: list[list[FoundFile]] = []
     room = 0
     for file in files:
