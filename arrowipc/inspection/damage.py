@@ -137,7 +137,8 @@ class Ledger:
     def fail(self, error: FormatError, offset: int | None) -> None:
         """Keep the first damage."""
         if self.error is None:
-            self.error, self.offset = without_traceback(error), offset
+            # The frames of its traceback would keep the source open as long as the report.
+            self.error, self.offset = error.with_traceback(None), offset
 
     def lose(self, batches: Count, rows: Count, size: Count) -> None:
         """Count lost bytes or batches; None if the number is unknown."""
@@ -180,8 +181,3 @@ def as_damage(error: ArrowIpcError) -> FormatError:
     plain = FormatError(f"cannot be checked here: {error}")
     plain.column = error.column
     return plain
-
-
-def without_traceback(error: FormatError) -> FormatError:
-    """Return the error without its traceback, whose frames would keep the source open as long as the report."""
-    return error.with_traceback(None)

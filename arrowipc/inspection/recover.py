@@ -19,7 +19,7 @@ from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.encode.atomic_file import KnownPath
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
-from arrowipc.inspection.damage import Ledger, Recovery, as_damage, without_traceback
+from arrowipc.inspection.damage import Ledger, Recovery, as_damage
 from arrowipc.inspection.message_layout import CODEC_NAMES
 from arrowipc.inspection.resync import Outline, Search, count_views, name_column, name_writer, take_dictionaries
 from arrowipc.limits import RecoveryLimits
@@ -250,7 +250,7 @@ def _open_blocks(
             reader.close()
         if not isinstance(error, FormatError):
             raise
-        return None, without_traceback(error), count
+        return None, error.with_traceback(None), count
 
 
 def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
@@ -268,7 +268,7 @@ def _search(buffer: memoryview[int], options: dict[str, Any]) -> ByBlocks | Sear
                 reader.load_dictionaries()
                 return ByBlocks(reader)
         except FormatError as error:
-            damage = without_traceback(error)
+            damage = error.with_traceback(None)
     return Search(buffer, options, outline, damage)
 
 
