@@ -6,7 +6,7 @@ from _collections_abc import Mapping  # always loaded; `collections.abc` would a
 from _operator import index
 from sys import version_info
 
-from arrowipc.errors import ArrowIpcError, UnsupportedError, UsageError, showable
+from arrowipc.errors import ArrowIpcError, NotFoundError, UnsupportedError, UsageError, showable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -190,6 +190,14 @@ def integer_of(what: str, value: SupportsIndex, instead: str = "") -> int:
         return index(value)
     except TypeError:
         raise UsageError(f"{what} must be an integer, found {described(value)}{instead}") from None
+
+
+def batch_number(i: SupportsIndex, count: int) -> int:
+    """Return the number of batch `i` of `count`, counted from the beginning; a negative `i` counts from the end."""
+    number = integer_of("the number of a batch", i, "; read_all() has the columns")
+    if not -count <= number < count:
+        raise NotFoundError(f"record batch {i} is out of range: there are {count}")
+    return number + count if number < 0 else number
 
 
 def order_of(what: str, axes: Iterable[SupportsIndex], ndim: int) -> tuple[int, ...]:

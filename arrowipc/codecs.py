@@ -162,7 +162,8 @@ def check_savings(fraction: object) -> float:
 # -- threads -------------------------------------------------------------------------------------------------
 
 
-def _cpus() -> int:
+def cpus() -> int:
+    """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -239,8 +240,7 @@ def _forget_helpers() -> None:
     _helpers.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_helpers)
+os.register_at_fork(after_in_child=_forget_helpers)
 
 
 def ask(call: HelperCall, helpers: int) -> None:
@@ -258,7 +258,7 @@ def ask(call: HelperCall, helpers: int) -> None:
 def run_shared(run: Callable[[], None], n_jobs: int) -> None:
     """Call `run` in this thread and in helpers, at most once per processor and per job; wait for all calls."""
     calls: list[HelperCall] = []
-    helpers = min(_cpus(), n_jobs) - 1
+    helpers = min(cpus(), n_jobs) - 1
     try:
         for _ in range(helpers):
             calls.append(HelperCall(run))

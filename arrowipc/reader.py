@@ -8,17 +8,17 @@ from _thread import RLock
 from arrowipc._core import Source
 from arrowipc.arguments import (
     Initialized,
+    batch_number,
     by_name,
     check_flag,
     check_integer,
     columns_of,
-    integer_of,
     is_filled,
     items_of,
 )
 from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
 from arrowipc.decode.stream_decoder import StreamDecoder, new_without_init, stream_of
-from arrowipc.errors import ArrowIpcError, NotFoundError, UsageError
+from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_advice, with_keywords
 from arrowipc.sources.file_objects import Remote, SharedFile, end_of, is_remote, position_of, read_at, room_for
 from arrowipc.sources.source import apart, can_seek, locate_source, open_source, pump, spooled
@@ -608,7 +608,7 @@ class RecordBatchFileReader(BatchReader):
         """
         if self._closed:
             self._check_open()
-        i = self.index_of(i)
+        i = batch_number(i, self.num_record_batches)
         dictionaries = None if self._loaded else self._dictionaries_at(i)
         source = self.source
         if source is not None:
@@ -621,7 +621,7 @@ class RecordBatchFileReader(BatchReader):
         An index that is out of range is an IndexError before the first batch is read; else as `get_batch`.
         """
         self._check_open()
-        numbers = [self.index_of(i) for i in items_of("indices", indices)]
+        numbers = [batch_number(i, self.num_record_batches) for i in items_of("indices", indices)]
         self.expect(numbers)
         return map(self.get_batch, numbers)
 
@@ -648,13 +648,13 @@ class RecordBatchFileReader(BatchReader):
     def batch_bytes(self, i: int) -> tuple[Any, int]:
         """Return the bytes that hold batch `i`, and its offset in them."""
         self._check_open()
-        source, i = self.source, self.index_of(i)
+        source, i = self.source, batch_number(i, self.num_record_batches)
         return (source, self.decoder.block(i)[0]) if source is not None else self._fetch(i)
 
     def described(self, i: int) -> tuple[KeyValueMetadata, int]:
         """Return the custom metadata and the number of rows of batch `i`, from its message alone."""
         self._check_open()
-        i = self.index_of(i)
+        i = batch_number(i, self.num_record_batches)
         return self.decoder.described(i, *self.batch_head(i))
 
     def count_rows(self) -> int:
@@ -768,7 +768,7 @@ class RecordBatchFileReader(BatchReader):
 
     def batch_head(self, i: int) -> tuple[Any, int]:
         """Return the bytes that hold the metadata of batch `i`, and their offset in them."""
-        offset, length, _ = self.decoder.block(self.index_of(i))
+        offset, length, _ = self.decoder.block(batch_number(i, self.num_record_batches))
         source, blocks = self.source, self._blocks
         if source is not None:
             return source, offset
@@ -790,13 +790,6 @@ class RecordBatchFileReader(BatchReader):
                 return read(*arguments)
             finally:
                 self._reading.clear()
-
-    def index_of(self, i: int) -> int:
-        """Return the number of batch `i` counted from the beginning; a negative `i` counts from the end."""
-        count, number = self.num_record_batches, integer_of("the number of a batch", i, "; read_all() has the columns")
-        if not -count <= number < count:
-            raise NotFoundError(f"record batch {i} is out of range: there are {count}")
-        return number + count if number < 0 else number
 
     def _dictionaries_at(self, i: int) -> tuple[Any, ...] | None:
         """Load the dictionaries that batch `i` needs and return them; None if all batches use the same ones."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from arrowipc.aio.off_loop import LARGE, off_loop, retrieve_exception, start
 from arrowipc.aio.streams import AsyncReader
-from arrowipc.arguments import check_integer, described, integer_of, items_of
+from arrowipc.arguments import batch_number, check_integer, described, items_of
 from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, footer_range
-from arrowipc.errors import NotFoundError, UsageError
+from arrowipc.errors import UsageError
 from arrowipc.events import ReadStats
 from arrowipc.options import DecodeOptions, with_keywords
 from arrowipc.sources.file_objects import replaced, version_of
@@ -230,14 +230,7 @@ class AsyncFileReader(AsyncReader):
             The source cannot be read.
         """
         await self._begin()
-        return await self._get(self._number(i))
-
-    def _number(self, i: int) -> int:
-        """Return the number of batch `i`, counted from the beginning."""
-        count = self.num_record_batches
-        if not -count <= integer_of("the number of a batch", i, "; read_all() has the columns") < count:
-            raise NotFoundError(f"record batch {i} is out of range: there are {count}")
-        return i + count if i < 0 else i
+        return await self._get(batch_number(i, self.num_record_batches))
 
     def get_batches(self, indices: Iterable[int]) -> AsyncGenerator[RecordBatch, None]:
         """Iterate over some batches, in the order of `indices`; near ones are fetched with one request.
@@ -291,7 +284,8 @@ class AsyncFileReader(AsyncReader):
     async def _in_order(self, indices: Sequence[int] | None) -> AsyncGenerator[RecordBatch, None]:
         """Yield batches in the order of `indices` (None: all), and read some ahead."""
         await self._begin()
-        numbers = [self._number(i) for i in (range(self.num_record_batches) if indices is None else indices)]
+        count = self.num_record_batches
+        numbers = range(count) if indices is None else [batch_number(i, count) for i in indices]
         ahead: deque[tuple[int, asyncio.Task[RecordBatch]]] = deque()
         held, following = 0, 0
         async with self._alone():

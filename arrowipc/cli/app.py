@@ -50,17 +50,13 @@ Exit codes:
 """
 
 #: Advice for classes of errors; the first class that fits is used.
-ADVICE = (
-    ("TruncatedError", "`arrowipc recover {path} -o NEW.arrow` writes the intact batches to a new file."),
-    (
-        "LimitError",
-        "The data ask for more memory than is safe for unknown data. Other limits can be set in Python only.",
+ADVICE = {
+    ipc.TruncatedError: "`arrowipc recover {path} -o NEW.arrow` writes the intact batches to a new file.",
+    ipc.LimitError: (
+        "The data ask for more memory than is safe for unknown data. Other limits can be set in Python only."
     ),
-    (
-        "FormatError",
-        "`arrowipc check {path}` lists all errors, and says what `arrowipc recover` saves.",
-    ),
-)
+    ipc.FormatError: "`arrowipc check {path}` lists all errors, and says what `arrowipc recover` saves.",
+}
 
 
 class Commands(click.Group):
@@ -158,8 +154,8 @@ def _failed(error: Exception, path: str | None) -> int:
     if isinstance(error, ArrowIpcError):
         words = for_shell(str(error))
         _say(words if words.startswith(before) else before + words)
-        for name, words in ADVICE:
-            if path is not None and looks_arrow(path) and any(name == kind.__name__ for kind in type(error).__mro__):
+        for kind, words in ADVICE.items():
+            if isinstance(error, kind) and path is not None and looks_arrow(path):
                 click.echo(printable(words.format(path="FILE" if path == "-" else path)), err=True)
                 break
         return 4 if isinstance(error, MissingPackageError) else 2 if isinstance(error, UsageError) else 1

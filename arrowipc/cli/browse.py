@@ -13,9 +13,9 @@ import arrowipc as ipc
 from arrowipc.cli.layout import layout_of
 from arrowipc.cli.outputs import refuse_overwriting
 from arrowipc.cli.sources import about, for_shell, source, target
-from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_note
+from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_note
 from arrowipc.errors import ArrowIpcError, printable, showable
-from arrowipc.values.preview import NULL, shorten, size_text, type_text, value_text
+from arrowipc.values.preview import NULL, counted, shorten, size_text, type_text, value_text
 
 if TYPE_CHECKING:
     from arrowipc.limits import Limits

@@ -12,8 +12,9 @@ import arrowipc as ipc
 from arrowipc.cli.foreign import FORMATS, format_of
 from arrowipc.cli.recover import searched
 from arrowipc.cli.sources import about, for_shell, seekable_source, size_of
-from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line
+from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_line
 from arrowipc.errors import ArrowIpcError, UnsupportedError, printable, showable
+from arrowipc.values.preview import counted
 
 #: What each level checks, in the order of rising strictness.
 LEVELS = {

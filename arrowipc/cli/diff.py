@@ -18,7 +18,6 @@ from arrowipc.cli.terminal import (
     column_option,
     columns_of,
     console,
-    counted,
     json_option,
     plain_table,
     say_json,
@@ -27,7 +26,7 @@ from arrowipc.cli.terminal import (
 )
 from arrowipc.derived.dictionary_encode import rebatch
 from arrowipc.errors import UsageError, printable, showable
-from arrowipc.values.preview import shorten, value_text
+from arrowipc.values.preview import counted, shorten, value_text
 
 #: Rows that are compared at a time.
 ROWS = 1 << 16

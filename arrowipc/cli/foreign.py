@@ -12,9 +12,10 @@ from typing import Any
 import arrowipc as ipc
 from arrowipc.arguments import repeated
 from arrowipc.cdata.import_array import schema_from
-from arrowipc.cli.sources import about, require, source, target
+from arrowipc.cli.sources import about, source, target
 from arrowipc.cli.terminal import FINE_JSON, as_json, json_text
 from arrowipc.errors import FormatError, UnsupportedError
+from arrowipc.values.libraries import library
 from arrowipc.values.preview import type_text
 
 FORMATS = ["arrow", "parquet", "csv", "ndjson"]
@@ -42,7 +43,7 @@ def format_of(path: str) -> str | None:
 @contextmanager
 def _translated_errors() -> Iterator[None]:
     """Turn pyarrow's errors into arrowipc's."""
-    pa = require("pyarrow", "this format")
+    pa = library("pyarrow", "this format")
     try:
         yield
     except pa.ArrowNotImplementedError as error:
@@ -77,7 +78,7 @@ def foreign_reader(path: str, kind: str, columns: list[str] | None) -> Iterator[
     """Open a source of another format, for some columns or all; standard input is copied to disk."""
     from arrowipc.sources.source import whole
 
-    pa, ds = require("pyarrow", f"reading {kind}"), require("pyarrow.dataset", f"reading {kind}")
+    pa, ds = library("pyarrow", f"reading {kind}"), library("pyarrow.dataset", f"reading {kind}")
     made = {"parquet": ds.ParquetFileFormat, "csv": ds.CsvFileFormat, "ndjson": ds.JsonFileFormat}[kind]()
     with about(path):
         with _translated_errors():
@@ -123,16 +124,16 @@ def foreign_writer(path: str, kind: str, schema: ipc.Schema, codec: str | None, 
 
 
 def _csv_writer(file: Any, schema: ipc.Schema, stack: ExitStack) -> Callable[[ipc.RecordBatch], None]:
-    pa = require("pyarrow", "writing CSV")
+    pa = library("pyarrow", "writing CSV")
     plain = pa.schema([pa.field(f.name, _plain_type(f.type)) for f in pa.schema(schema)])
-    writer = stack.enter_context(require("pyarrow.csv", "writing CSV").CSVWriter(file, plain))
+    writer = stack.enter_context(library("pyarrow.csv", "writing CSV").CSVWriter(file, plain))
     return lambda batch: writer.write_batch(pa.record_batch(batch).cast(plain))
 
 
 def _parquet_writer(
     codec: str, level: int | None, file: Any, schema: ipc.Schema, stack: ExitStack
 ) -> Callable[[ipc.RecordBatch], None]:
-    pa, parquet = require("pyarrow", "writing Parquet"), require("pyarrow.parquet", "writing Parquet")
+    pa, parquet = library("pyarrow", "writing Parquet"), library("pyarrow.parquet", "writing Parquet")
     writer = parquet.ParquetWriter(file, pa.schema(schema), compression=codec, compression_level=level)
     stack.enter_context(writer)
     return lambda batch: writer.write_batch(pa.record_batch(batch))
@@ -149,7 +150,7 @@ def _naming_column(
     with _translated_errors():
         try:
             yield
-        except require("pyarrow", f"writing {kind}").ArrowException as error:
+        except library("pyarrow", f"writing {kind}").ArrowException as error:
             for i, field in enumerate(schema):
                 try:
                     with ExitStack() as stack:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import arrowipc as ipc
-from arrowipc.cli.terminal import counted
 from arrowipc.decode.file_decoder import MAGIC, TAIL_SIZE, footer_range
 from arrowipc.errors import ArrowIpcError, printable
 from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
-from arrowipc.values.preview import shorten, type_text
+from arrowipc.values.preview import counted, shorten, type_text
 
 if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Located

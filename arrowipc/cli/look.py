@@ -9,17 +9,9 @@ import click
 
 import arrowipc as ipc
 from arrowipc.cli.sources import about, opened, source
-from arrowipc.cli.terminal import (
-    FILE,
-    counted,
-    json_option,
-    metadata_json,
-    say_json,
-    say_line,
-    width,
-)
+from arrowipc.cli.terminal import FILE, json_option, metadata_json, say_json, say_line, width
 from arrowipc.errors import printable
-from arrowipc.values.preview import shorten
+from arrowipc.values.preview import counted, shorten
 
 if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Located

@@ -10,8 +10,9 @@ import click
 import arrowipc as ipc
 from arrowipc.cli.outputs import checked_output, codec_option, output_options
 from arrowipc.cli.sources import about, for_shell, seekable_source, sink, size_of
-from arrowipc.cli.terminal import FILE, Progress, counted, json_option, say_json, say_line, say_note
+from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_line, say_note
 from arrowipc.errors import ArrowIpcError, FormatError, printable
+from arrowipc.values.preview import counted
 
 SHOWN = 20
 

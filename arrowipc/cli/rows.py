@@ -25,7 +25,6 @@ from arrowipc.cli.terminal import (
     column_option,
     columns_of,
     console,
-    counted,
     fit,
     json_option,
     plain_table,
@@ -39,7 +38,7 @@ from arrowipc.cli.terminal import (
 )
 from arrowipc.errors import printable
 from arrowipc.multifile.filters import columns_tested, from_text, rows_passing
-from arrowipc.values.preview import NULL, shorten, type_text, value_text
+from arrowipc.values.preview import NULL, counted, shorten, type_text, value_text
 
 #: Largest width of a cell of a table.
 CELL_WIDTH = 40

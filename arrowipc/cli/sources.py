@@ -16,7 +16,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.encode.atomic_file import KnownPath, open_path
-from arrowipc.errors import ArrowIpcError, LimitError, UsageError, missing_package, printable
+from arrowipc.errors import ArrowIpcError, LimitError, UsageError, printable
 from arrowipc.sources.source import file_path
 
 #: What errors call the output of a command.
@@ -215,13 +215,3 @@ def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO | io.RawIO
         made.discard()
         raise
     made.commit()
-
-
-def require(module: str, what: str, package: str = "pyarrow") -> Any:
-    """Import a module that only some commands need, or raise an error that says how to install it."""
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise missing_package(what, package) from error

@@ -17,7 +17,6 @@ from arrowipc.cli.terminal import (
     Progress,
     as_json,
     console,
-    counted,
     fit,
     json_option,
     plain_table,
@@ -27,7 +26,7 @@ from arrowipc.cli.terminal import (
 )
 from arrowipc.errors import printable
 from arrowipc.values.dtypes import dtype_of
-from arrowipc.values.preview import scalar_text, shorten, size_text, type_text, value_text
+from arrowipc.values.preview import counted, scalar_text, shorten, size_text, type_text, value_text
 
 if TYPE_CHECKING:
     from arrowipc.inspection.message_layout import Node

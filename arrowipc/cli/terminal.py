@@ -21,7 +21,7 @@ from arrowipc import datatypes as at
 from arrowipc.cli.sources import about
 from arrowipc.columns.extensions import FineTimes
 from arrowipc.errors import showable
-from arrowipc.values.preview import scalar_text, size_text
+from arrowipc.values.preview import counted, scalar_text, size_text
 
 if TYPE_CHECKING:
     from typing import Self, TypeVar
@@ -147,11 +147,6 @@ def say_written(path: str, kind: str, rows: int, batches: int, as_json: bool) ->
         say_json(document, line=path == "-", error=path == "-")
     elif path != "-":
         say_note(f"{path}: {counted(rows, 'row')} in {counted(batches, 'batch', 'batches')}")
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------

@@ -165,6 +165,6 @@ def mask_by(rows: Tabular, condition: Any) -> Any:
         if type(condition).__module__.startswith("polars"):
             return rows.to_polars().select(condition.alias("mask")).to_series()
         data = library("pyarrow").table(rows)
-        return library("pyarrow.dataset", "pyarrow").dataset(data).to_table(columns={"mask": condition}).column("mask")
+        return library("pyarrow.dataset").dataset(data).to_table(columns={"mask": condition}).column("mask")
     except Exception as error:  # of their own classes: a column that is not there, a function without a kernel
         raise UsageError(f"filter: {type(condition).__module__} cannot compute {condition}: {error}") from error

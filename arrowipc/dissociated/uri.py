@@ -179,9 +179,7 @@ class DissociatedUri(Immutable):
         return f"DissociatedUri.parse({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, DissociatedUri):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        return self._parameters() == other._parameters() if isinstance(other, DissociatedUri) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(str(self))

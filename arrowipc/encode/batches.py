@@ -71,10 +71,6 @@ def batches_of(data: Any, schema: Schema | None) -> tuple[Schema | None, Iterabl
         )
     if hasattr(data, "to_arrow"):  # polars before 1.3
         return batches_of(data.to_arrow(), schema)
-    if hasattr(data, "iloc") and hasattr(data, "columns"):  # pandas before 2.2
-        from arrowipc.values.libraries import from_pandas
-
-        return batches_of(from_pandas(data, {}), schema)
     raise UsageError(
         "write: expected a RecordBatch, a Table, a dict of columns, or an object with __arrow_c_array__ or "
         f"__arrow_c_stream__, found {described(data)}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from arrowipc.arguments import with_field_docs
 from arrowipc.errors import FormatError, MissingPackageError
+from arrowipc.values.preview import counted
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -97,10 +98,10 @@ class Recovery(NamedTuple):
         return self.error is None
 
     def __str__(self) -> str:
-        kept = counted({"batch": self.num_batches, "row": self.num_rows, "byte": self.num_bytes})
+        kept = amounts(self.num_batches, self.num_rows, self.num_bytes)
         if self.error is None:
             return f"kept {kept}; nothing is lost{''.join([f': {each.reason}' for each in self.skipped])}"
-        lost = counted({"batch": self.lost_batches, "row": self.lost_rows, "byte": self.lost_bytes})
+        lost = amounts(self.lost_batches, self.lost_rows, self.lost_bytes)
         where = "" if self.offset is None else f" from byte {self.offset:,} on"
         if len(self.skipped) > 1:
             where = f" in {len(self.skipped):,} places{where}"
@@ -136,7 +137,8 @@ class Ledger:
     def fail(self, error: FormatError, offset: int | None) -> None:
         """Keep the first damage."""
         if self.error is None:
-            self.error, self.offset = without_traceback(error), offset
+            # The frames of its traceback would keep the source open as long as the report.
+            self.error, self.offset = error.with_traceback(None), offset
 
     def lose(self, batches: Count, rows: Count, size: Count) -> None:
         """Count lost bytes or batches; None if the number is unknown."""
@@ -166,14 +168,10 @@ def _plus(total: Count, more: Count) -> Count:
     return None if total is None or more is None else total + more
 
 
-def counted(numbers: dict[str, int | None]) -> str:
-    """Return a text that says how many there are of each thing, as far as that is known."""
-    known = [
-        f"{number:,} {thing}{'' if number == 1 else 'es' if thing.endswith('h') else 's'}"
-        for thing, number in numbers.items()
-        if number is not None
-    ]
-    return ", ".join(known) or "the rest"
+def amounts(batches: Count, rows: Count, size: Count) -> str:
+    """Return a text that says how many there are of each, as far as that is known."""
+    nouns = ((batches, "batch", "batches"), (rows, "row", "rows"), (size, "byte", "bytes"))
+    return ", ".join([counted(number, *noun) for number, *noun in nouns if number is not None]) or "the rest"
 
 
 def as_damage(error: ArrowIpcError, refused: bool = True) -> FormatError:
@@ -188,8 +186,3 @@ def as_damage(error: ArrowIpcError, refused: bool = True) -> FormatError:
     plain = FormatError(f"cannot be decoded here: {error}")
     plain.column = error.column
     return plain
-
-
-def without_traceback(error: FormatError) -> FormatError:
-    """Return the error without its traceback, whose frames would keep the source open as long as the report."""
-    return error.with_traceback(None)

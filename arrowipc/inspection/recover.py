@@ -19,7 +19,7 @@ from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.encode.atomic_file import KnownPath
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.events import BatchRead
-from arrowipc.inspection.damage import Ledger, Recovery, as_damage, without_traceback
+from arrowipc.inspection.damage import Ledger, Recovery, as_damage
 from arrowipc.inspection.message_layout import CODEC_NAMES
 from arrowipc.inspection.resync import Outline, Search, count_views, name_column, name_writer, take_dictionaries
 from arrowipc.limits import RecoveryLimits
@@ -253,7 +253,7 @@ def _open_blocks(
             reader.close()
         if not isinstance(error, FormatError if reader is None else (FormatError, UnsupportedError)):
             raise
-        return None, without_traceback(as_damage(error, False)), count
+        return None, as_damage(error, False).with_traceback(None), count
 
 
 def _searched(source: Any, memory_map: bool, options: dict[str, Any]) -> ByBlocks | Search:
@@ -271,7 +271,7 @@ def _search(buffer: memoryview[int], options: dict[str, Any]) -> ByBlocks | Sear
                 reader.load_dictionaries()
                 return ByBlocks(reader)
         except (FormatError, UnsupportedError) as error:
-            damage = without_traceback(as_damage(error, False))
+            damage = as_damage(error, False).with_traceback(None)
     return Search(buffer, options, outline, damage)
 
 

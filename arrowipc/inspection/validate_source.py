@@ -11,7 +11,7 @@ from arrowipc.decode.file_decoder import MAGIC
 from arrowipc.decode.message_index import find_message, find_schema
 from arrowipc.decode.validate import check_values
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, printable
-from arrowipc.inspection.damage import Ledger, as_damage, counted
+from arrowipc.inspection.damage import Ledger, amounts, as_damage
 from arrowipc.inspection.recover import ByBlocks, blocks_of, footer_outline
 from arrowipc.inspection.resync import END, MAGICS, NOT_ZERO, Search, find_footer, find_place
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
@@ -107,11 +107,11 @@ class Validation(NamedTuple):
 
     def __str__(self) -> str:
         what = self.format or "source"
-        good = counted({"batch": self.num_batches, "row": self.num_rows, "byte": self.num_bytes})
+        good = amounts(self.num_batches, self.num_rows, self.num_bytes)
         if self.ok:
             notes = [f"  {each}" for each in self.remarks]
             return "\n".join([f"a valid {what} ({self.level}): {good}", *notes])
-        bad = counted({"batch": self.bad_batches, "row": self.bad_rows, "byte": self.bad_bytes})
+        bad = amounts(self.bad_batches, self.bad_rows, self.bad_bytes)
         first = f"not a valid {what} ({self.level}): valid: {good}; invalid: {bad}"
         return "\n".join([first, *[f"  {printable(str(each))}" for each in self.damage]])
 
@@ -339,7 +339,7 @@ def _check_messages(
     ledger.lose(report.lost_batches, report.lost_rows, report.lost_bytes)
     ledger.skipped += report.skipped
     if behind := report.num_batches - read.num_batches:
-        words = f"{counted({'batch': behind})} behind the end of the stream, where readers stop"
+        words = f"{amounts(behind, None, None)} behind the end of the stream, where readers stop"
         rows, size = report.num_rows - read.num_rows, report.num_bytes - read.num_bytes
         _note(ledger, FormatError(words), read.num_bytes + (read.lost_bytes or 0), size, batches=behind, rows=rows)
     if len(search.starts) > 1:

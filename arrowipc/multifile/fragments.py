@@ -37,7 +37,7 @@ NO_ARROW_NAME = (
     'names of its Arrow data (folder/data-*), or on_error="skip"'
 )
 #: Opening must not wait for a pipe, which is refused.
-READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+READING = os.O_RDONLY | os.O_NONBLOCK
 #: How many readers are kept open.
 MOST_OPEN = 64
 #: Errors for which a file may be left out: it is damaged, or not Arrow data, or gone.

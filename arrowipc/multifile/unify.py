@@ -54,14 +54,13 @@ class SchemaUnion:
         #: Column -> the field so far, the first file that has it, and in how many schemas it is.
         self._fields: dict[str, tuple[at.Field, str, int]] = {}
         self._seen: dict[bytes, tuple[Schema, str]] = {}
-        self._last: Schema | None = None
 
     def add(self, schema: Schema, path: str) -> None:
         """Add the schema of one more file; raise an error if no type holds all values of a column."""
-        if schema is self._last or schema.serialize() in self._seen:
+        stored = schema.serialize()
+        if stored in self._seen:
             return
-        self._last = schema
-        self._seen[schema.serialize()] = schema, path
+        self._seen[stored] = schema, path
         if len(self._seen) == 1:
             return  # as long as all files have one schema, its names may repeat
         for each, origin in [*self._seen.values()] if not self._fields else [(schema, path)]:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import items_of
+from arrowipc.arguments import batch_number, items_of
 from arrowipc.errors import FormatError, UnsupportedError, UsageError
 from arrowipc.filters.statistics import (
     STATISTICS_KEY,
@@ -74,7 +74,7 @@ def file_statistics(
     if not hasattr(reader, "described"):
         raise UsageError(f"file_statistics: expected a reader of a file, found {type(reader).__name__}")
     count = reader.num_record_batches
-    numbers = range(count) if batches is None else [reader.index_of(i) for i in items_of("batches", batches)]
+    numbers = range(count) if batches is None else [batch_number(i, count) for i in items_of("batches", batches)]
     wanted = None if columns is None else set(names_of(columns))
     try:
         schema = reader.decoder.stored_schema

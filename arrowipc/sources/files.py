@@ -9,7 +9,6 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, NamedTuple
@@ -34,13 +33,11 @@ class FoundFile(NamedTuple):
     """A file to read; ``size`` is None if a remote listing does not contain it.
 
     ``below`` is its path under the directory, or after the fixed part of the pattern, by which it was found.
-    ``modified`` is in microseconds since 1970, 0 if a remote listing does not contain it.
     """
 
     path: str
     size: int | None
     below: str = ""
-    modified: int = 0
 
 
 def find_files(
@@ -284,7 +281,7 @@ def _expand(path: str, name_filter: str | None, ignore_missing: bool) -> Iterato
             lambda name: not ignore_missing and not is_hidden(name) and passes(name, name_filter),
         )
     elif os.path.exists(path):
-        yield _described(path, os.stat(path))
+        yield FoundFile(path, os.stat(path).st_size)
     else:
         check_link(path)
         yield from with_logs(lambda: _once(_expand_pattern(path, name_filter, ignore_missing)), local_log, _fixed(path))
@@ -296,7 +293,7 @@ def _expand_pattern(path: str, name_filter: str | None, ignore_missing: bool) ->
         if os.path.isdir(match):
             directories.append(match)
         elif os.path.exists(match):
-            yield _described(match, os.stat(match))
+            yield FoundFile(match, os.stat(match).st_size)
         elif not ignore_missing:
             check_link(match)
     yield from _in(*directories, name_filter=name_filter, ignore_missing=ignore_missing)
@@ -320,11 +317,7 @@ def _once(files: Iterable[FoundFile]) -> Iterable[FoundFile]:
 def _in(*directories: str, name_filter: str | None, ignore_missing: bool) -> Iterator[FoundFile]:
     for path, found in walk(*directories, ignore_missing=ignore_missing):
         if name_filter is None or passes(path, name_filter):
-            yield _described(path, found)
-
-
-def _described(path: str, found: os.stat_result) -> FoundFile:
-    return FoundFile(path, found.st_size, modified=found.st_mtime_ns // 1000)
+            yield FoundFile(path, found.st_size)
 
 
 def _matches(path: str, name_filter: str | None, ignore_missing: bool) -> Iterator[str]:
@@ -460,21 +453,7 @@ def _below(system: Any, directory: str, name_filter: str | None, logs: set[str])
 
 def _found(info: Mapping[str, Any]) -> FoundFile:
     size = info.get("size")
-    return FoundFile(info["name"], None if size is None else int(size), modified=_modified(info))
-
-
-def _modified(info: Mapping[str, Any]) -> int:
-    """Return the time of the last change in microseconds, under any file system's name for it; 0 if it is not known."""
-    for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created"):
-        value: Any = info.get(key)
-        if isinstance(value, str):
-            with suppress(ValueError):
-                value = datetime.fromisoformat(value)
-        if hasattr(value, "timestamp"):
-            return int(value.timestamp() * 1_000_000)
-        if isinstance(value, (int, float)):
-            return int(value * 1_000_000)
-    return 0
+    return FoundFile(info["name"], None if size is None else int(size))
 
 
 def _url_of(url: str, name: str) -> str:

@@ -28,7 +28,6 @@ LARGEST = 256 << 20
 TRIES = 20
 _NAME = re.compile(r"(0|[1-9]\d{0,17})(\.compact)?", re.ASCII)
 _URI = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/]*))?(/.*)", re.DOTALL)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
 
 def log_files(names: Iterable[str], where: str) -> list[str]:
@@ -109,7 +108,7 @@ def local_log(directory: str) -> frozenset[str] | None:
     def read(name: str, most: int) -> bytes:
         # Without O_NONBLOCK, opening a pipe of that name would wait.
         with (
-            Descriptor(os.path.join(where, name), os.O_RDONLY | _NO_WAIT) as opened,
+            Descriptor(os.path.join(where, name), os.O_RDONLY | os.O_NONBLOCK) as opened,
             open(opened.fileno(), "rb", closefd=False) as file,
         ):
             return file.read(most) or b""  # None: a pipe without data

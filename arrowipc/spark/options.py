@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from arrowipc.arguments import like
 from arrowipc.errors import UsageError
@@ -119,7 +119,7 @@ class Options:
     storage: Mapping[str, Any]
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> "Options":
+    def of(cls, given: Mapping[str, str]) -> Self:
         """Check the options of a read; raise a UsageError with advice if one is wrong."""
         texts = {name.lower(): value for name, value in given.items()}
         if {"provider", "owner"} <= texts.keys():

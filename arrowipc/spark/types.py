@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from arrowipc import types as at
-from arrowipc.arguments import check_choice, filled
+from arrowipc.arguments import check_choice, filled, repeated
 from arrowipc.columns.extensions import converter_of
 from arrowipc.datatypes import with_children
 from arrowipc.errors import UnsupportedError, UsageError
@@ -17,21 +17,6 @@ from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
     from typing import TypeAlias
-
-__all__ = [
-    "Meaning",
-    "TypeOptions",
-    "arrow_schema_of",
-    "arrow_type_of",
-    "changed",
-    "find_name",
-    "index_of",
-    "meant",
-    "schema_to_read",
-    "spark_type",
-    "to_spark_schema",
-    "union_names",
-]
 
 ListType: "TypeAlias" = at.List | at.LargeList | at.ListView | at.LargeListView | at.FixedSizeList
 Nanoseconds: "TypeAlias" = Literal["error", "truncate", "long"]
@@ -141,14 +126,11 @@ def to_spark_schema(schema: Any, options: TypeOptions | Mapping[str, Any] | None
 
 def _check_unique(names: Iterable[str], what: str) -> None:
     """Refuse names that occur twice: Spark finds columns by name."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise UsageError(
-                f"{what} holds the name {name!r} twice, and Spark finds columns by name; "
-                "rename one of them where the data is written, or choose others with the option columns"
-            )
-        seen.add(name)
+    if twice := repeated(names):
+        raise UsageError(
+            f"{what} holds the name {twice[0]!r} twice, and Spark finds columns by name; "
+            "rename one of them where the data is written, or choose others with the option columns"
+        )
 
 
 class Meaning(at.DataType):

@@ -14,7 +14,7 @@ from arrowipc.decode.framing import Framer, Message
 from arrowipc.encode.batch_writer import FixedSink
 from arrowipc.encode.targets import open_sink
 from arrowipc.errors import FormatError, TruncatedError, UsageError
-from arrowipc.sources.file_objects import FileObjectError, position_of, read_some
+from arrowipc.sources.file_objects import FileObjectError, position_of, read_up_to
 from arrowipc.sources.source import open_source, pump
 from arrowipc.tensors.message import leading_padding, stored_length, write_message
 from arrowipc.tensors.strided_copy import Gathered
@@ -88,18 +88,14 @@ def _next_in_file(framer: Framer, file: Any) -> Message | None:
 
 def _skip_padding(file: Any) -> bytes:
     """Skip zeros, four bytes at a time; return the bytes of the message that were read after them."""
-    word = bytearray(4)
     skipped = b""
     while len(skipped) < 64:
-        have = 0
-        while have < 4 and (count := read_some(file, memoryview(word)[have:])):
-            have += count
-        if have < 4 or any(word):
-            rest = bytes(word[:have])
-            marker = rest.lstrip(b"\0")
+        word = read_up_to(file, 4)
+        if len(word) < 4 or any(word):
+            marker = word.lstrip(b"\0")
             # Leading zeros of the very first word are kept if it is not the start of a continuation marker: it may be
             # a size from before version 0.15.
-            return marker if skipped or not marker.strip(b"\xff") else rest
+            return marker if skipped or not marker.strip(b"\xff") else word
         skipped += word
     return skipped
 

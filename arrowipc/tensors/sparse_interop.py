@@ -72,8 +72,7 @@ def parts_of_scipy(matrix: Any, layout: str) -> Parts:
     _expect(matrix, "scipy", "a sparse array of SciPy")
     if layout == "COO":
         coo = matrix.tocoo(copy=False)
-        coords = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
-        return coo.data, np.stack(coords).T, coo.shape
+        return coo.data, np.stack(coo.coords).T, coo.shape
     _expect_matrix(matrix)
     made = matrix.asformat(layout.lower(), copy=False)
     return made.data[: made.nnz], made.indptr, made.indices[: made.nnz], made.shape
@@ -87,11 +86,7 @@ def to_scipy(layout: str, data: Values, index: Sequence[Indices], shape: Sequenc
     made = _scipy_empty(getattr(import_module("scipy.sparse"), f"{layout.lower()}_array"), data, shape)
     if layout == "COO":
         made.data = _aligned(data)
-        columns = [_scipy_index(column) for column in index[0].T]
-        if hasattr(made, "coords"):
-            made.coords = tuple(columns)
-        else:
-            made.row, made.col = columns
+        made.coords = tuple([_scipy_index(column) for column in index[0].T])
         # SciPy marks an array made empty as canonical: set the real flag.
         made.has_canonical_format = canonical
         return made

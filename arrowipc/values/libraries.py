@@ -25,18 +25,16 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Schema
 
 
-def library(name: str, package: str | None = None) -> ModuleType:
-    """Import a library, or raise a UsageError that says how to install it, or another one that it needs."""
+def library(name: str, what: str = "this") -> ModuleType:
+    """Import a library, or a module of one, for `what`; or raise an error that says how to install what is missing."""
     from importlib import import_module
 
     try:
         return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name == "numpy":
-            raise not_installed(error) from None
-        raise missing_package("this", package or name) from error
     except ImportError as error:
-        raise missing_package("this", package or name) from error
+        if isinstance(error, ModuleNotFoundError) and error.name == "numpy":
+            raise not_installed(error) from None
+        raise missing_package(what, name.partition(".")[0]) from error
 
 
 def _is_column(data: Any) -> bool:
@@ -61,9 +59,6 @@ def to_polars(data: Any) -> Any:
     """Return a polars DataFrame, or a Series if `data` is a column."""
     pl = library("polars")
     taken = _rows_alone(_with_wide_decimals(data))
-    if not hasattr(pl.DataFrame, "__arrow_c_stream__"):  # this version takes only pyarrow's objects
-        pa = library("pyarrow", f"pyarrow, or 'polars>=1.3' in place of {pl.__version__}")
-        taken = to_arrow(taken) if _is_column(data) else pa.table(taken)
     try:
         return pl.Series(taken).alias(data.field.name) if _is_column(data) else pl.DataFrame(taken)
     except BaseException as error:

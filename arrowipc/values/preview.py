@@ -105,6 +105,11 @@ def size_text(size: int) -> str:
     return f"{scaled:,.0f} TB"
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def _exceeds(type_: at.DataType, most: int) -> bool:
     """Whether a type has more than `most` nodes; stops soon after it has counted that many."""
     waiting, seen = [type_], 0

@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from arrowipc.errors import printable
 from arrowipc.types import DataType, Decimal, Dictionary, Field, FloatingPoint, Int
-from arrowipc.values.preview import CUT, NULL, shorten, type_text, value_text, values_text
+from arrowipc.values.preview import CUT, NULL, counted, shorten, type_text, value_text, values_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,17 +83,17 @@ def rows_text(rows: Any) -> str:
 
 
 def _title(rows: Any) -> str:
-    shape = f"{_counted(rows.num_rows, 'row')} x {_counted(len(rows.schema), 'column')}"
+    shape = f"{counted(rows.num_rows, 'row')} x {counted(len(rows.schema), 'column')}"
     if not hasattr(rows, "batches"):
         return f"RecordBatch: {shape}"
-    return f"Table: {shape} in {_counted(len(rows.batches), 'batch', 'batches')}"
+    return f"Table: {shape} in {counted(len(rows.batches), 'batch', 'batches')}"
 
 
 def array_text(array: Any) -> str:
     """Return the type, length and number of nulls of an array, with its first and last values below."""
     length = len(array)
     nulls = f", {array.null_count:,} null" if array.null_count else ""
-    lines = [f"Array: {type_text(array.type, LINE_WIDTH)}, {_counted(length, 'value')}{nulls}"]
+    lines = [f"Array: {type_text(array.type, LINE_WIDTH)}, {counted(length, 'value')}{nulls}"]
     if length <= ARRAY_HEAD + ARRAY_TAIL:
         shown = list(range(length))
     else:
@@ -111,7 +111,7 @@ def schema_text(schema: Schema) -> str:
     for field in schema.fields[:TEXT_FIELDS]:
         lines += _field_lines(field, "", 0)
     if len(schema) > TEXT_FIELDS:
-        lines.append(f"{CUT} and {_counted(len(schema) - TEXT_FIELDS, 'more field')}")
+        lines.append(f"{CUT} and {counted(len(schema) - TEXT_FIELDS, 'more field')}")
     lines += _pair_lines(schema.metadata.pairs, "-- schema metadata --", "")
     if schema.endianness != "little":
         lines.append(f"-- endianness: {schema.endianness} --")
@@ -141,7 +141,7 @@ def _column_lines(schema: Schema, batch: Any | None) -> Iterator[str]:
         else:
             yield f"{start}  {values_text(batch.column(i), LINE_WIDTH - len(start) - 2, VALUES)}"
     if len(schema) > len(fields):
-        yield f"  {CUT} and {_counted(len(schema) - len(fields), 'more column')}"
+        yield f"  {CUT} and {counted(len(schema) - len(fields), 'more column')}"
 
 
 def _field_lines(field: Field, prefix: str, depth: int) -> Iterator[str]:
@@ -160,7 +160,7 @@ def _pair_lines(pairs: tuple[tuple[bytes, bytes], ...], title: str, indent: str)
         name = shorten(printable(key[: KEY_WIDTH + 1].decode("utf-8", "backslashreplace")), KEY_WIDTH)
         yield f"{indent}{name}: {_pair_text(value, max(PAIR_WIDTH - len(name), VALUE_WIDTH))}"
     if len(pairs) > PAIRS:
-        yield f"{indent}{CUT} and {_counted(len(pairs) - PAIRS, 'more pair')}"
+        yield f"{indent}{CUT} and {counted(len(pairs) - PAIRS, 'more pair')}"
 
 
 # HTML.
@@ -173,7 +173,7 @@ def rows_html(rows: Any) -> str:
     names = [_cell("th", shorten(printable(field.name), CELL_WIDTH), _classes(field.type)) for field in fields]
     types = [_cell("td", _typed(field, CELL_WIDTH), f"t {_classes(field.type)}") for field in fields]
     if missing := len(schema) - len(fields):
-        names.append(_cell("th", f"{CUT} {_counted(missing, 'more column')}", "z"))
+        names.append(_cell("th", f"{CUT} {counted(missing, 'more column')}", "z"))
         types.append("<td></td>")
     starts = [0, *accumulate([batch.num_rows for batch in batches])]
     shown = [*range(total)] if total <= HTML_ROWS else [*range(HTML_ROWS // 2), *range(total - HTML_ROWS // 2, total)]
@@ -183,7 +183,7 @@ def rows_html(rows: Any) -> str:
         cells = [_value_cell(batches[at].column(i), row - starts[at]) for i in range(len(fields))]
         lines.append(f"<tr>{_cell('th', f'{row:,}', 'n i')}{''.join(cells)}</tr>")
     if fields and total > len(lines):
-        more = f"{CUT} {_counted(total - len(lines), 'more row')}"
+        more = f"{CUT} {counted(total - len(lines), 'more row')}"
         lines.insert(HTML_ROWS // 2, f'<tr><td></td><td class="z" colspan="{len(fields)}">{more}</td></tr>')
     head = "".join([f"<tr><td></td>{''.join(line)}</tr>" for line in (names, types)])
     table = f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
@@ -209,10 +209,6 @@ def _cell(tag: str, text: str, classes: str = "") -> str:
 
 
 # Both.
-
-
-def _counted(number: int, noun: str, plural: str = "") -> str:
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def _typed(field: Field, width: int) -> str:

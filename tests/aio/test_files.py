@@ -95,6 +95,13 @@ async def test_every_kind_of_store_gives_the_same(tmp_path: Path, web: Web):
     await (await asynchronous.set_session()).close()
 
 
+class Last:
+    """An integer by ``__index__`` alone."""
+
+    def __index__(self) -> int:
+        return -1
+
+
 async def test_batches_in_any_order_and_by_any_number_of_tasks(web: Web):
     wanted = table(SMALL).batches
 
@@ -105,12 +112,12 @@ async def test_batches_in_any_order_and_by_any_number_of_tasks(web: Web):
         assert reader.num_record_batches == 600
         assert dict(reader.metadata) == {b"made": b"here"}
         assert reader.schema.names == COLUMNS
-        numbers = [0, 599, -1, 300, 5, 5, -600]
+        numbers: list[Any] = [0, 599, Last(), -1, 300, 5, 5, -600]
         found = await asyncio.gather(*[reader.get_batch(i) for i in numbers])
-        assert [batch.equals(wanted[i]) for i, batch in zip(numbers, found, strict=True)] == [True] * 7
-        assert reader.stats.num_record_batches == 7
+        assert [batch.equals(wanted[i]) for i, batch in zip(numbers, found, strict=True)] == [True] * 8
+        assert reader.stats.num_record_batches == 8
         again = [batch async for batch in reader.get_batches(numbers)]
-        assert [batch.equals(wanted[i]) for i, batch in zip(numbers, again, strict=True)] == [True] * 7
+        assert [batch.equals(wanted[i]) for i, batch in zip(numbers, again, strict=True)] == [True] * 8
         with pytest.raises(IndexError, match="600 is out of range"):
             await anext(reader.get_batches([0, 600]))
         for i in (600, -601):

@@ -77,7 +77,7 @@ def _described(options: ReadOptions, path: str, size: int | None) -> dict[str, A
     try:
         with naming(path):
             source = options.source(path, size)
-            kind = options.given["format"]
+            kind = options["format"]
             if kind == "auto":
                 kind = "file" if first_bytes(source) == b"ARROW1" else "stream"
             size = len(source) if isinstance(source, memoryview) else source.size
@@ -86,9 +86,9 @@ def _described(options: ReadOptions, path: str, size: int | None) -> dict[str, A
                 batches, rows = reader.num_record_batches, reader.count_rows()
             return {"file": path, "format": kind, "bytes": size, "batches": batches, "rows": rows}
     except FileNotFoundError:
-        if not options.given["ignoreMissingFiles"]:
+        if not options["ignoreMissingFiles"]:
             raise
     except ArrowIpcError:
-        if not options.given["ignoreCorruptFiles"]:
+        if not options["ignoreCorruptFiles"]:
             raise
     return None

@@ -1,13 +1,13 @@
 """Reading Arrow IPC files and streams in Spark: tasks read whole files and convert their batches."""
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from arrowipc.codecs import cpus
 from arrowipc.errors import FormatError
 from arrowipc.multifile.partitioning import keys_of
 from arrowipc.schemas import Schema
@@ -32,9 +32,8 @@ ROWS_PER_BATCH = 32_768
 
 def grouped(files: list[FoundFile], most: int) -> list[list[FoundFile]]:
     """Distribute files to tasks of about the same number of bytes, at most `most` unless one file has more."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     total = sum((file.size or 0) + OPEN_COST for file in files)
-    target = max(1, min(most, max(TASK_COST, -(-total // cores))))
+    target = max(1, min(most, max(TASK_COST, -(-total // cpus()))))
     tasks: list[list[FoundFile]] = []
     room = 0
     for file in files:
@@ -56,7 +55,7 @@ class ArrowIpcReader(Shipped, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Distribute the files to tasks, without opening them."""
-        tasks = grouped(self._options.files(), self._options.given["maxPartitionBytes"])
+        tasks = grouped(self._options.files(), self._options["maxPartitionBytes"])
         return [InputPartition(files) for files in tasks]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
@@ -67,11 +66,11 @@ class ArrowIpcReader(Shipped, DataSourceReader):
                 with naming(file.path):
                     yield from self._read(file)
             except FileNotFoundError as error:
-                if not self._options.given["ignoreMissingFiles"]:
+                if not self._options["ignoreMissingFiles"]:
                     raise
                 left_out.add(str(error))
             except FormatError as error:
-                if not self._options.given["ignoreCorruptFiles"]:
+                if not self._options["ignoreCorruptFiles"]:
                     raise
                 left_out.add(str(error), "left out, from here to the end of the file")
         left_out.total()
@@ -85,7 +84,7 @@ class ArrowIpcReader(Shipped, DataSourceReader):
         target = type(self._schema)([each for each in self._schema if index_of(each.name, [*keys]) is None])
         reader = options.open(source)
         try:
-            chosen = chosen_columns(reader.schema, target, options.given["columns"], file.path)
+            chosen = chosen_columns(reader.schema, target, options["columns"], file.path)
             if chosen is not None:
                 reader.close()
                 reader = options.open(source, chosen)

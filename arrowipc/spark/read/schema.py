@@ -28,9 +28,9 @@ def infer_schema(options: ReadOptions) -> st.StructType:
     """Return the Spark schema of the first file, or with ``mergeSchema`` of all, limited to the option ``columns``."""
     files = options.files()
     if not files:
-        raise UsageError(f"{', '.join(options.given.paths)}: no file has a schema; give one with schema(...)")
+        raise UsageError(f"{', '.join(options.paths)}: no file has a schema; give one with schema(...)")
     keys = key_fields(files)
-    chosen = columns = options.given["columns"]
+    chosen = columns = options["columns"]
     if columns is not None:
         keys = [field for field in keys if index_of(field.name, columns) is not None]
         chosen = [name for name in columns if index_of(name, [key.name for key in keys]) is None]
@@ -48,7 +48,7 @@ def infer_schema(options: ReadOptions) -> st.StructType:
 
 def _of_files(options: ReadOptions, files: list[FoundFile], chosen: list[str] | None) -> st.StructType:
     """Return the schema of the chosen columns in the first file or, with ``mergeSchema``, in all files."""
-    merged, seen, merges = st.StructType(), set[bytes](), options.given["mergeSchema"]
+    merged, seen, merges = st.StructType(), set[bytes](), options["mergeSchema"]
     error: Exception | None = None
     for file in files:
         try:
@@ -56,7 +56,7 @@ def _of_files(options: ReadOptions, files: list[FoundFile], chosen: list[str] | 
                 schema: Schema = reader.schema
         except (FormatError, FileNotFoundError) as found:
             missing = isinstance(found, FileNotFoundError)
-            if not options.given["ignoreMissingFiles" if missing else "ignoreCorruptFiles"]:
+            if not options["ignoreMissingFiles" if missing else "ignoreCorruptFiles"]:
                 raise
             error = error or found
             continue

@@ -1,7 +1,6 @@
 """The options of a read, the files that it finds, and the opening of one of them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import arrowipc
@@ -16,18 +15,13 @@ from arrowipc.spark.types import TypeOptions
 SMALL = 1 << 16
 
 
-@dataclass(frozen=True)
-class ReadOptions:
-    """The options of a read, checked; see `Options`."""
+class ReadOptions(Options):
+    """The options of a read, checked, and what they find."""
 
-    given: Options
-    types: TypeOptions
-
-    @classmethod
-    def of(cls, texts: Mapping[str, str]) -> "ReadOptions":
-        """Check Spark's options, whose values are texts."""
-        given = Options.of(texts)
-        return cls(given, TypeOptions(given["nanoseconds"], given["unsupported"], given["extensions"]))
+    @property
+    def types(self) -> TypeOptions:
+        """TypeOptions: how types become those of Spark."""
+        return TypeOptions(self["nanoseconds"], self["unsupported"], self["extensions"])
 
     def files(self) -> list[FoundFile]:
         """Return the files to read; an empty directory has none.
@@ -35,26 +29,25 @@ class ReadOptions:
         As in Spark, files in folders that are not ``key=value`` are read only with ``recursiveFileLookup``, and then no
         folder is a key. ``below`` of a file contains the folders that may be keys.
         """
-        given = self.given
-        if not given.paths:
+        if not self.paths:
             raise UsageError(
                 'arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")'
             )
-        for path in filter(is_url, given.paths):
+        for path in filter(is_url, self.paths):
             try:
-                find_system(path, given.storage)
+                find_system(path, self.storage)
             except UsageError as error:
                 raise UsageError(f"{error}; {USE_THE_JAR}") from error
         found = find_files(
-            given.paths, given["pathGlobFilter"], given["ignoreMissingFiles"], given.storage, True, may_be_empty=True
+            self.paths, self["pathGlobFilter"], self["ignoreMissingFiles"], self.storage, True, may_be_empty=True
         )
-        root = given["basePath"] and root_of(given["basePath"], given.storage).rstrip("/") + "/"
+        root = self["basePath"] and root_of(self["basePath"], self.storage).rstrip("/") + "/"
         files = []
         for file in found:
             if root and not file.path.startswith(root):
                 raise UsageError(f"option basePath: {file.path} is not below {root}")
             below = file.path[len(root) :] if root else file.below
-            if given["recursiveFileLookup"]:
+            if self["recursiveFileLookup"]:
                 files.append(file._replace(below=""))
             elif all("=" in part for part in below.split("/")[:-1]):
                 files.append(file._replace(below=below))
@@ -67,7 +60,7 @@ class ReadOptions:
     def source(self, path: str, size: int | None = None) -> Any:
         """Return the source for a path: the map of a local file, the bytes of a small one, or a `RemoteSource`."""
         if is_url(path):
-            return RemoteSource(path, self.given.storage, size=size)
+            return RemoteSource(path, self.storage, size=size)
         with open(path, "rb", buffering=0) as file:
             small = size is not None and size <= SMALL
             return memoryview(file.readall() if small else map_file(file))
@@ -75,4 +68,4 @@ class ReadOptions:
     def open(self, source: Any, columns: Sequence[int | str] | None = None) -> Any:
         """Open a `source` with the reader of arrowipc for its format."""
         openers: dict[str, Any] = {"auto": arrowipc.open, "file": arrowipc.open_file, "stream": arrowipc.open_stream}
-        return openers[self.given["format"]](source, columns=columns, validate=self.given["validate"])
+        return openers[self["format"]](source, columns=columns, validate=self["validate"])
