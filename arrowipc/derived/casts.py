@@ -73,7 +73,9 @@ def cast(array: Array, type: TypeLike) -> Array:
         values = _parsed(array, target)
         if values.type != target:
             return cast(values, target)
-    elif isinstance(source, at.Null) or _times(source) == _times(target):
+    elif isinstance(source, at.Null) or (
+        _times(source) == _times(target) and not (_has_order(source) and _has_order(target))
+    ):
         values = _converted(array.to_pylist(extensions=STORED_TIMES), source, target)
     else:
         raise _refused(source, target)
@@ -120,6 +122,13 @@ def _times(kind: at.DataType) -> list[at.DataType]:
     if isinstance(kind, at.Dictionary):
         return _times(kind.value_type)
     return [kind] if isinstance(kind, _TIMES) else [each for child in kind.children for each in _times(child.type)]
+
+
+def _has_order(kind: at.DataType) -> bool:
+    """Whether there is an ordered dictionary in a type: values do not say in which order it has them."""
+    if isinstance(kind, at.Dictionary):
+        return kind.ordered or _has_order(kind.value_type)
+    return any(_has_order(child.type) for child in kind.children)
 
 
 def integers_for(times: Any) -> at.Int:

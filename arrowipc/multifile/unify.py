@@ -154,8 +154,9 @@ def _common(one: at.DataType, other: at.DataType) -> at.DataType | None:
         return one if _tags(one.children) == _tags(other.children) else None
     if isinstance(one, at.Dictionary) or isinstance(other, at.Dictionary):
         plain = [kind.value_type if isinstance(kind, at.Dictionary) else kind for kind in (one, other)]
-        both = _common(*[numbered_type(kind, lambda _: None) for kind in plain])
-        return None if isinstance(both, (at.Union, at.RunEndEncoded)) else both  # these have no nulls of their own
+        both = _common_field(*[at.Field("", numbered_type(kind, lambda _: None)) for kind in plain])
+        # Unions and run-end encoded values have no nulls of their own.
+        return None if both is None or isinstance(both.type, (at.Union, at.RunEndEncoded)) else both.type
     if isinstance(one, at.Int) and isinstance(other, at.Int):
         return _common_integer(one, other)
     if isinstance(one, at.FloatingPoint) and isinstance(other, at.FloatingPoint):
@@ -458,7 +459,7 @@ def _sizes(values: Array) -> npt.NDArray[np.int64]:
     if isinstance(kind, at.Struct):
         return sum(map(_sizes, children), np.ones(n, np.int64))
     if isinstance(kind, at.FixedSizeList):
-        sizes: npt.NDArray[np.int64] = _sizes(children[0])[: n * kind.list_size].reshape(n, -1).sum(axis=1)
+        sizes: npt.NDArray[np.int64] = _sizes(children[0])[: n * kind.list_size].reshape(n, kind.list_size).sum(axis=1)
         return sizes + 1
     if isinstance(kind, (*at.TEXT, *BINARY, *LISTS, at.Map)):
         width = 8 if isinstance(kind, (at.LargeUtf8, at.LargeBinary, at.LargeList)) else 4

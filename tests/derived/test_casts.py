@@ -332,6 +332,20 @@ def test_a_cast_keeps_the_batches_of_a_table_and_the_columns_that_stay():
     assert [each["x"].dictionary.to_pylist() for each in found.batches] == [[1, 2, 3]] * 3
 
 
+def test_dictionaries_below_are_cast_unless_their_order_would_be_lost():
+    kinds = [pa.dictionary(pa.int8(), pa.string(), ordered) for ordered in (False, True)]
+    for kind in kinds:
+        words = pa.DictionaryArray.from_arrays(
+            pa.array([2, 0], pa.int8()), ["low", "mid", "high"], ordered=kind.ordered
+        )
+        source = ipc.array(pa.ListArray.from_arrays([0, 2], words))
+        assert source.cast(pa.list_(kind)).children[0].dictionary.to_pylist() == ["low", "mid", "high"]
+        for target in (pa.string(), kinds[0]):
+            assert source.cast(pa.large_list(target)).to_pylist() == [["high", "low"]]
+        with pytest.raises(ipc.UsageError, match="is not cast to") if kind.ordered else nullcontext():
+            source.cast(pa.large_list(kinds[1]))
+
+
 def test_lists_of_times_that_python_lacks_are_cast_and_flattened():
     views = ipc.array(pa.array([[1, None], None, [2]], pa.list_view(pa.timestamp("ns"))))
     assert views.flatten().to_arrow() == pa.array([1, None, 2], pa.timestamp("ns"))

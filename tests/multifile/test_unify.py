@@ -11,6 +11,7 @@ from arrowipc import FormatError, LimitError, UsageError, types as at
 
 WORDS = pa.array(["a", None, "b", "a"]).dictionary_encode()
 SMALL_WORDS = pa.array(["q", None]).cast(pa.dictionary(pa.int8(), pa.string()))
+NO_WORDS = pa.DictionaryArray.from_arrays(pa.array([0, None], pa.int8()), pa.nulls(1))
 LISTS = pa.array([[1, None], None, []], pa.list_(pa.int8()))
 UUIDS = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16)))
 PROMOTIONS: dict[str, tuple[pa.Array, pa.Array, pa.DataType]] = {
@@ -28,6 +29,8 @@ PROMOTIONS: dict[str, tuple[pa.Array, pa.Array, pa.DataType]] = {
     "words-large": (WORDS, pa.array(["q", None], pa.large_string()), pa.large_string()),
     "null-int": (pa.array([None, None]), pa.array([1, None], pa.int64()), pa.int64()),
     "null-words": (pa.array([None, None]), WORDS, WORDS.type),
+    "null words-int": (NO_WORDS, pa.array([1, None], pa.int64()), pa.int64()),
+    "null words-words": (NO_WORDS, WORDS, pa.string()),
     "list": (LISTS, pa.array([[2**40]], pa.list_(pa.int64())), pa.list_(pa.int64())),
     "list-large": (LISTS, pa.array([[2**40]], pa.large_list(pa.int64())), pa.large_list(pa.int64())),
     "fixed": (
@@ -208,13 +211,15 @@ LONG = "y" * 100_000
         pa.array([{"s": LONG}, {"s": "x"}]),
         pa.array([["x"], [LONG, "x"]], pa.list_(pa.string())),
         pa.array([["x", None], [LONG, "x"]], pa.list_(pa.string(), 2)),
+        pa.array([[], [["x"], [LONG]]], pa.list_(pa.list_(pa.string(), 1))),
+        pa.array([[], None], pa.large_list(pa.list_(pa.string(), 2))),
         pa.array([[("x", 1)], [(LONG, 2)]], pa.map_(pa.string(), pa.int8())),
         pa.array(["x", LONG], pa.string_view()),
     ],
     ids=lambda values: str(values.type),
 )
 def test_values_of_a_dictionary_are_counted_as_often_as_they_are_used(tmp_path, values):
-    short = 1 if len(str(values[0])) > 1000 else 0
+    short = 1 if len(str(values[0].as_py())) > 1000 else 0
     coded = pa.DictionaryArray.from_arrays(pa.array([None, short] * 1000 + [0, 1], pa.int16()), values)
     put(tmp_path / "a.arrow", pa.table({"t": coded}))
     put(tmp_path / "b.arrow", pa.table({"t": values}))
