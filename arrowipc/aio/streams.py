@@ -245,7 +245,8 @@ class AsyncFollowingReader(AsyncStreamReader):
 
     async def _step(self) -> Any:
         follower, since = self._follower, time.monotonic()
-        while not follower.decoder.at_end:
+        # The last event, the end, may be that of a call that was cancelled.
+        while self._job is not None or not follower.decoder.at_end:
             self._job = self._job or start(follower.event)
             await asyncio.wait([self._job])
             job, self._job = self._job, None

@@ -87,9 +87,7 @@ class FollowedPath:
     def take(self) -> tuple[memoryview, bool] | None:
         """Return the next message, and whether it is the first one of a file; None if it is not complete yet."""
         while True:
-            now = None
-            with suppress(FileNotFoundError):
-                now = os.stat(self.path)
+            now = self._there()
             if self._file is None and (now is None or not self._open(now)):
                 return None
             mine = os.fstat(self._file.fileno())
@@ -101,8 +99,12 @@ class FollowedPath:
             if mine.st_size < self._at or kept != self._kept:  # the file was cut short or written anew
                 self._at, self._kept = 0, b""
             block = self._whole_message()
-            if block is not None and self._is_end and (replaced or (now is None and mine.st_nlink)):
-                block, is_left = None, replaced  # the file was renamed: another one replaces it
+            if block is not None and self._is_end:
+                # Look again: the file may have been renamed after the first look, and before its writer ended it.
+                now, mine = self._there(), os.fstat(self._file.fileno())
+                is_left = now is not None and not os.path.samestat(now, mine)
+                if is_left or (now is None and mine.st_nlink):
+                    block = None  # the file was renamed: another one replaces it
             if block is not None:
                 self._at += len(block)
                 self._kept = bytes(block[-KEPT:])
@@ -110,6 +112,13 @@ class FollowedPath:
             if not is_left:
                 return None
             self.again()
+
+    def _there(self) -> os.stat_result | None:
+        """Return the status of the file at the path; None if there is none."""
+        try:
+            return os.stat(self.path)
+        except FileNotFoundError:
+            return None
 
     def _open(self, found: os.stat_result) -> bool:
         if not stat.S_ISREG(found.st_mode):  # opening a pipe could wait

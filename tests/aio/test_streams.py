@@ -408,3 +408,16 @@ async def test_closing_a_growing_stream_ends_the_wait_of_another_task_and_frees_
             assert await asyncio.wait_for(asyncio.gather(*tasks), 20) == [b"x"] * len(ends)
         with pytest.raises(ipc.UsageError, match="closed"):
             await waiting
+
+
+async def test_a_growing_stream_has_an_end_also_after_the_read_of_it_was_cancelled(tmp_path):
+    with ipc.new_stream(tmp_path / "x") as writer:
+        writer.write({"x": [0]})
+    async with aio.open_stream(tmp_path / "x", follow=True) as reader:
+        await reader.read_next_batch()
+        task = asyncio.create_task(reader.read_next_batch())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0.2)  # the thread comes to its end
+        assert [batch async for batch in reader] == []
+        assert reader.at_end
