@@ -258,12 +258,6 @@ class Field(Described, Hints):
         put_metadata(self, metadata_of(metadata) if metadata else NO_METADATA)
         return self
 
-    if not TYPE_CHECKING:  # with it, type checkers would accept the call
-
-        def __call__(self, *args, **kwargs):
-            """Say what there is in place of pyarrow's ``array.field("member")``."""
-            raise TypeError('a Field cannot be called; the member "x" of structs is array["x"]')
-
     def __reduce__(self) -> tuple[Any, ...]:
         return self.__class__, (self.name, self.type, self.nullable, self.metadata)
 

@@ -40,12 +40,6 @@ def test_what_is_not_there_says_what_is(kind):
         assert re.search(rf"'{name}': |to_arrow\(\), to_polars\(\) and to_pandas\(\)", str(caught.value)), name
 
 
-def test_members_are_not_looked_up_by_the_field_of_a_column():
-    for column in (ipc.array([{"x": 1}]), ipc.chunked_array([[{"x": 1}]])):
-        with pytest.raises(TypeError, match=r'a Field cannot be called; the member "x" of structs is array\["x"\]'):
-            column.field("x")
-
-
 #: What people try first on what reads rows: methods of tables, and of the readers and data sets of other libraries.
 TRIED = [name for name in dir(ipc.Table) if name[0] != "_"]
 TRIED += ["collect", "dtypes", "iter_batches", "names", "num_row_groups", "scanner", "to_table", "to_pyarrow"]
