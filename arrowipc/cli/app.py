@@ -50,7 +50,7 @@ Exit codes:
 """
 
 #: Advice for classes of errors; the first class that fits is used.
-ADVICE = {
+ADVICE: dict[type[ArrowIpcError], str] = {
     ipc.TruncatedError: "`arrowipc recover {path} -o NEW.arrow` writes the intact batches to a new file.",
     ipc.LimitError: (
         "The data ask for more memory than is safe for unknown data. Other limits can be set in Python only."
