@@ -106,12 +106,6 @@ def test_of_several_threads_that_wait_one_may(path):
     assert {type(each) for each in found} <= {StopIteration, UsageError}
 
 
-def test_a_text_that_no_path_can_be_is_not_followed():
-    for path in ("a\0b", "a\ud800b"):
-        with pytest.raises(UsageError, match="expected a path"):
-            ipc.open_stream(path, follow=True, timeout=0)
-
-
 def test_a_reader_that_is_closed_while_another_thread_waits_says_so(path):
     extend(path, batch_of(1))
     reader = ipc.open_stream(path, follow=True, timeout=0)
