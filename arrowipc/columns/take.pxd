@@ -16,7 +16,8 @@ cpdef RecordBatch take_rows(RecordBatch source, object indices, str name)
 
 # Memory for as many int64, all of it in use; and the number first + i in it, times[i] times, for each i.
 cdef Memory int64s(int64_t count)
-cdef void spread_counts(int64_t* out, const int64_t* times, int64_t n_times, int64_t first) noexcept nogil
+# The number of runs that these form is returned.
+cdef int64_t spread_counts(int64_t* out, const int64_t* times, int64_t n_times, int64_t first) noexcept nogil
 # Return integers in one dimension as int64. Write the rows that they stand for to `out`, which has room for as many, as
 # `check_index` does; raise `wrong` if there is no such row.
 cdef Source int64_source(object values, str name)

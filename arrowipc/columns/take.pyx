@@ -918,12 +918,17 @@ cdef RecordBatch take_numbers(RecordBatch source, object indices, bint negative,
     return take_pieces([source], <int64_t*> numbers.data, NULL, n, n_runs)
 
 
-cdef void spread_counts(int64_t* out, const int64_t* times, int64_t n_times, int64_t first) noexcept nogil:
-    cdef int64_t at = 0, i, k
+cdef int64_t spread_counts(int64_t* out, const int64_t* times, int64_t n_times, int64_t first) noexcept nogil:
+    cdef int64_t at = 0, n_runs = 0, i, k
     for i in range(n_times):
+        if times[i] == 0:
+            continue
+        # A row goes on with the run of the row before it; each repetition begins another one.
+        n_runs += times[i] - (at > 0 and out[at - 1] == first + i - 1)
         for k in range(at, at + times[i]):
             out[k] = first + i
         at += times[i]
+    return n_runs
 
 
 cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, str name):
@@ -953,9 +958,8 @@ cdef RecordBatch repeat_rows(RecordBatch source, object counts, int64_t first, s
             continue
         if rows.numbers == NULL:
             numbers = Memory(n * 8)
-            spread_counts(<int64_t*> numbers.data, times, n_times, first)
+            rows.n_runs = spread_counts(<int64_t*> numbers.data, times, n_times, first)
             rows.numbers, rows.count = <const int64_t*> numbers.data, n
-            rows.n_runs = write_runs(NULL, rows.numbers, NULL, n)
         rows.root = source.plan.d.columns[i]
         taker.take_field(rows.root, &rows)
     taker.finish(out)
