@@ -219,7 +219,7 @@ else
 	@$(PY) -c 'import torch, lance, vortex' 2>/dev/null || { echo 'install torch, pylance, vortex-data'; \
 	  $(PIP) install --no-build-isolation -e '.[torch]' pylance vortex-data; }
 	@rm -rf $(MEASURED) && mkdir -p $(MEASURED)
-	@for file in benchmarks/test_*.py; do $(WITH_SPARK) $(PY) -m pytest -q --benchmark-max-time=8 \
+	@for file in benchmarks/test_*.py; do ARROWIPC_INSTALL=1 $(WITH_SPARK) $(PY) -m pytest -q --benchmark-max-time=8 \
 	  --benchmark-json=$(MEASURED)/$$(basename $$file .py).json $$file; done
 	@PYTHONPATH=benchmarks $(PY) -m measuring.report $(MEASURED)/*.json
 endif

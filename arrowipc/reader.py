@@ -76,11 +76,17 @@ _INSTEAD = by_name(
 )
 
 
+#: What `instead_of_rows` returned before: ``hasattr(reader, name)`` asks for it each time.
+_INSTEAD_OF_ROWS: dict[str, dict[str, str]] = {}
+
+
 def instead_of_rows(read: str = "read_all()") -> dict[str, str]:
     """Return names that people may try on readers -> what to use instead; `read` is the call that gives a table."""
-    from arrowipc.tables import Table
+    if read not in _INSTEAD_OF_ROWS:
+        from arrowipc.tables import Table
 
-    return {**{name: f"{read}.{name}" for name in dir(Table)}, **_INSTEAD}
+        _INSTEAD_OF_ROWS[read] = {**{name: f"{read}.{name}" for name in dir(Table)}, **_INSTEAD}
+    return _INSTEAD_OF_ROWS[read]
 
 
 def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
