@@ -235,7 +235,13 @@ class AsyncFileWriter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._call(self._begun.__exit__, kind, error, trace)
+        writer = self._begun
+        try:
+            await self._call(writer.__exit__, kind, error, trace)
+        except asyncio.CancelledError:
+            if self._job is not None:  # there will be no other `__aexit__`
+                self._job.add_done_callback(lambda _: start_job(writer.abandon, "it was cancelled while it was closed"))
+            raise
 
     def __repr__(self) -> str:
         return f"<AsyncFileWriter: {'not begun' if self._writer is None else repr(self._writer)}>"
