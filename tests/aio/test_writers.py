@@ -239,6 +239,21 @@ async def test_a_block_that_is_cancelled_again_while_it_is_left_leaves_no_file(t
             await asyncio.sleep(0.01)
 
 
+class Threads(set[int]):
+    """A file object that knows the threads that write to it."""
+
+    def write(self, _: bytes) -> None:
+        self.add(threading.get_ident())
+
+
+async def test_the_thread_of_the_loop_writes_nothing():
+    for data in ({"x": [1]}, aio.open_stream(fed(ipc_bytes({"x": [1]})))):
+        async with aio.new_file(sink := Threads()) as writer:
+            await writer.write(data)
+        assert sink
+        assert threading.get_ident() not in sink
+
+
 class Short(drive.Sink):
     """Takes a part of what it is given, like a raw file; its `write` returns how much."""
 
