@@ -222,7 +222,6 @@ class ExistingStream:
         self._durable = durable
         self._is_new = known.found is None
         self._is_cut = False
-        self._owner = os.getpid()
         self._file = self._locked()
         with _examining(self._name, self.discard):
             size = os.lseek(self._file.fileno(), 0, os.SEEK_END)
@@ -282,8 +281,6 @@ class ExistingStream:
         return sink
 
     def _prepare_descriptor(self) -> int:
-        if os.getpid() != self._owner:  # both would write to the same place of the file
-            raise UsageError("append: the process that this one was forked from writes the stream: only one may")
         number = self._file.fileno()
         if self._check_name().st_size != os.lseek(number, 0, os.SEEK_CUR):
             raise OSError(errno.ESTALE, "somebody else wrote to the stream or cut it short", self._name)
@@ -316,7 +313,7 @@ class ExistingStream:
 
     def discard(self) -> None:
         """Close the file. What was written stays, without an end marker; an empty file that we made is removed."""
-        if self._is_new and not self._is_cut and os.getpid() == self._owner:
+        if self._is_new and not self._is_cut:
             with suppress(OSError):
                 found = os.stat(self._name)
                 if found.st_size == 0 and os.path.samestat(found, os.fstat(self._file.fileno())):
@@ -325,6 +322,5 @@ class ExistingStream:
 
     def close(self) -> None:
         """Close the file and release its lock."""
-        if os.getpid() == self._owner:  # a forked child has the file open too, but must not release the lock
-            unlock(self._file.fileno())
+        unlock(self._file.fileno())
         self._file.close()

@@ -171,13 +171,16 @@ class FollowingStreamReader(RecordBatchStreamReader):
         """Feed the next message to the decoder; return False if there is none now."""
         with self._turn:
             self._check_open()
-            found = None if self.decoder.at_end else self.following.take()
+            if self.decoder.bytes_needed == 0:  # after the end, or with a message that another thread has fed
+                return not self.decoder.at_end
+            found = self.following.take()
             if found is None:
                 return False
             if found[1] and self.decoder.schema is not None:
                 self.decoder = self._successor(found[0], self.schema)
             else:
                 self.decoder.feed(found[0])
+            self.following.accept()
             return True
 
     def _successor(self, first: Any, schema: Schema) -> StreamDecoder:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from weakref import WeakSet
 
 from arrowipc.arguments import Hints, add_hints, by_name, check_flag, check_integer, described, instance_of, metadata_of
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.encode.batch_writer import BatchWriter, Sink, batch_size, check_schema
 from arrowipc.encode.batches import batches_of
-from arrowipc.encode.targets import open_sink
+from arrowipc.encode.targets import CallersFile, open_sink
 from arrowipc.errors import UsageError
 from arrowipc.existing import ExistingFile, ExistingStream
 from arrowipc.options import MessageOptions, WriteOptions, with_keywords, write_options
@@ -77,6 +79,8 @@ class _Writer(BatchWriter, Hints):
 
                     annotator.file = FileStatistics()
             super().__init__(sink, options, is_file, annotator, metadata)
+            if sink.behind is not None and not isinstance(sink.behind, CallersFile):
+                _of_paths.add(self)
             if existing is not None:
                 self.resume(existing)
             elif schema is not None:
@@ -167,6 +171,20 @@ class _Writer(BatchWriter, Hints):
 
 add_hints(_Writer, _INSTEAD)
 
+#: Writers of paths and URLs. What they have opened belongs to this process, and not to children that it forks.
+_of_paths: WeakSet[_Writer] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """End the writers that a forked child has inherited, without a word to what they have opened."""
+    for writer in list(_of_paths):
+        writer.sink.behind = None
+        with suppress(UsageError):  # a thread of the parent was writing
+            writer.abandon("the process that this one was forked from writes there: begin another one, at another path")
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
 
 def _limit(name: str, value: int | None) -> int:
     return 2**63 - 1 if value is None else check_integer(name, value, 1, 2**63 - 1)
@@ -195,7 +213,8 @@ class RecordBatchStreamWriter(_Writer):
     """Writes an Arrow IPC stream; made by `new_stream`, which describes the parameters.
 
     A writer is a context manager: leaving the ``with`` block closes it. If an exception leaves the block, the file
-    that was made for a path is removed, and a file object gets no end marker.
+    that was made for a path is removed, and a file object gets no end marker. What a path or URL gets is written by the
+    process that made the writer: a child that it forks cannot write there, and leaving the block there changes nothing.
     """
 
     __slots__ = ()

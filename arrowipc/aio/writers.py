@@ -19,7 +19,7 @@ from arrowipc.options import WriteOptions, with_keywords
 from arrowipc.writer import RecordBatchFileWriter, new_file as new_blocking_file, new_stream as new_blocking_stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
     from types import TracebackType
     from typing import Self, TypeAlias, Unpack
 
@@ -54,21 +54,23 @@ def _chunks_of(messages: list[Message]) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
-async def _batches_in(data: Any, writer: BlockingWriter) -> AsyncGenerator[RecordBatch, None]:
-    """Yield the batches of an argument; iterators that may block run in another thread."""
+async def _batches_in(
+    data: Any, writer: BlockingWriter, call: Callable[..., Awaitable[Any]]
+) -> AsyncGenerator[RecordBatch, None]:
+    """Yield the batches of an argument; iterators that may block, and calls of the writer, run in another thread."""
     if isinstance(data, RecordBatch):
         yield data
     elif isinstance(data, AsyncIterable):
         if isinstance(data, AsyncReader):
-            writer.expect((await data).schema)
+            await call(writer.expect, (await data).schema)
         async for item in data:
-            async with aclosing(_batches_in(item, writer)) as batches:
+            async with aclosing(_batches_in(item, writer, call)) as batches:
                 async for batch in batches:
                     yield batch
     else:
         schema, found = await asyncio.to_thread(batches_of, data, writer.schema)
         if writer.schema is None and schema is not None:
-            writer.expect(schema)
+            await call(writer.expect, schema)
         if isinstance(found, (list, tuple)):
             for batch in found:
                 yield batch
@@ -114,7 +116,7 @@ def encode(data: Any, schema: Any = None, **keywords: Unpack[WriteKeywords]) -> 
 async def _encoded(
     data: Any, writer: BlockingWriter, sink: MessageSink, most_inline: int
 ) -> AsyncGenerator[bytes, None]:
-    async with aclosing(_batches_in(data, writer)) as batches:
+    async with aclosing(_batches_in(data, writer, off_loop)) as batches:
         async for batch in batches:
             if batch.nbytes < most_inline:
                 writer.write_batch(batch)
@@ -209,7 +211,7 @@ class AsyncFileWriter:
         """
         await self._begin()
         writer = self._begun
-        async with aclosing(_batches_in(data, writer)) as batches:
+        async with aclosing(_batches_in(data, writer, self._call)) as batches:
             async for batch in batches:
                 await self._call(writer.write_batch, batch)
 
@@ -235,7 +237,13 @@ class AsyncFileWriter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._call(self._begun.__exit__, kind, error, trace)
+        writer = self._begun
+        try:
+            await self._call(writer.__exit__, kind, error, trace)
+        except asyncio.CancelledError:
+            if self._job is not None:  # there will be no other `__aexit__`
+                self._job.add_done_callback(lambda _: start_job(writer.abandon, "it was cancelled while it was closed"))
+            raise
 
     def __repr__(self) -> str:
         return f"<AsyncFileWriter: {'not begun' if self._writer is None else repr(self._writer)}>"

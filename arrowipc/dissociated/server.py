@@ -123,15 +123,14 @@ class Server(Closing):
             raise UsageError(f"on_error: expected a callable, found {described(on_error)}")
         instance_of("transport_options", transport_options, (Mapping, type(None)))
         instance_of("limits", limits, (Limits, type(None)))
-        for name, tag in (("want_data", want_data), ("free_data", free_data)):
-            if tag is not None:
-                check_integer(name, tag, 0, (1 << 64) - 1)
         check_made(options, Server.__init__.__kwdefaults__ or ())
         self.options = options
         self._max_clients = check_integer("max_clients", max_clients, 1, 1 << 31)
         self._max_held = check_integer("max_held", max_held, self._max_clients << 10, 1 << 62)
         self._request_timeout = seconds("request_timeout", request_timeout)
         self._idle_timeout = seconds("idle_timeout", idle_timeout)
+        self._tags = {"both": _tag("want_data", want_data), "meta": new_tag(), "data": new_tag()}
+        self._free_data: int | None = _tag("free_data", free_data)
         self._books = Books()
         self._next_look = 0.0  # when `_has_room` may look again for a client to disconnect
         self.errors: list[str] = []
@@ -144,22 +143,15 @@ class Server(Closing):
         self._endpoint = schemes.listen(transport, address, limits, **listening)
         try:
             self.find: Callable[[bytes], Any] = finder(streams, self._endpoint.memory, options)
-            both = new_tag() if want_data is None else want_data
-            self._tags = {"both": both, "meta": new_tag(), "data": new_tag()}
-            self._free_data = None
-            if self._endpoint.memory is not None:
-                self._free_data = new_tag() if free_data is None else free_data
+            if self._endpoint.memory is None:  # then clients give nothing back
+                self._free_data = None
             self._roles = Roles({tag: role for role, tag in self._tags.items()}, self._free_data)
             self._alarm = Alarm()  # rings when the server closes
             self._sessions: dict[Session, threading.Thread] = {}
             self._lock = threading.Lock()
             self._closer: threading.Thread | None = None  # the thread that called `close`
-            self._acceptor = threading.Thread(
-                target=_accept,
-                args=(weakref.ref(self), self._endpoint, self._alarm),
-                name="arrowipc-accept",
-                daemon=True,
-            )
+            what = weakref.ref(self), self._endpoint, self._alarm
+            self._acceptor = threading.Thread(target=_accept, args=what, name="arrowipc-accept", daemon=True)
             weakref.finalize(self, self._alarm.ring).atexit = False
             self._acceptor.start()
         except BaseException:
@@ -377,6 +369,11 @@ def _accept(reference: weakref.ref[Server], endpoint: Endpoint, alarm: Alarm) ->
         connection.close()
     close_endpoint(endpoint)
     alarm.close()
+
+
+def _tag(name: str, given: int | None) -> int:
+    """Return the tag that the caller chose, or a random one."""
+    return new_tag() if given is None else check_integer(name, given, 0, (1 << 64) - 1)
 
 
 def _keep(errors: list[str], error: BaseException) -> None:

@@ -349,13 +349,13 @@ class RemoteFile:
                 elif hasattr(self._file, "commit"):
                     self._file.commit()
         except BaseException:
-            with suppress(Exception):
-                self.discard()
+            self.discard()
             raise
 
     def discard(self) -> None:
         """Remove the bytes that were written, as far as the file system can."""
-        if self._renamed:
-            self._system.rm(self._first)
-        elif hasattr(self._file, "discard"):
-            self._file.discard()
+        with suppress(Exception):  # the caller gets the error for which the file is given up
+            if self._renamed:
+                self._system.rm(self._first)
+            elif hasattr(self._file, "discard"):
+                self._file.discard()

@@ -32,7 +32,7 @@ def open_sink(target: Any, durable: bool) -> Sink:
     if not is_map(target) and (hasattr(target, "write") or hasattr(target, "sendall")):
         sink = _object_sink(target)
         if hasattr(target, "flush"):
-            sink.behind = _CallersFile(target)
+            sink.behind = CallersFile(target)
         return sink
     return _memory_sink(target)
 
@@ -53,7 +53,7 @@ def _opened_sink(target: str | os.PathLike[str], durable: bool) -> Sink:
     return sink
 
 
-class _CallersFile:
+class CallersFile:
     """A file object of the caller: it stays open, and is only flushed, and only if nothing went wrong."""
 
     __slots__ = ("_file",)
@@ -62,10 +62,11 @@ class _CallersFile:
         self._file = file
 
     def commit(self) -> None:
+        """Flush it."""
         self._file.flush()
 
     def discard(self) -> None:
-        pass
+        """Do nothing: what was written stays."""
 
 
 def _object_sink(target: Any) -> Sink:

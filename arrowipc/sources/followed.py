@@ -40,6 +40,7 @@ class FollowedPath:
         self._file: Any = None
         self._at = 0  # where the next message begins
         self._kept = b""  # the last bytes before it
+        self._after = 0, b""  # both, once the message is accepted
         self._prefix, self._is_end = 8, False
         folder = os.path.dirname(os.path.realpath(path))
         self._poll = select.poll()
@@ -106,12 +107,15 @@ class FollowedPath:
                 if is_left or (now is None and mine.st_nlink):
                     block = None  # the file was renamed: another one replaces it
             if block is not None:
-                self._at += len(block)
-                self._kept = bytes(block[-KEPT:])
-                return block, self._at == len(block)
+                self._after = self._at + len(block), bytes(block[-KEPT:])
+                return block, self._at == 0
             if not is_left:
                 return None
             self.again()
+
+    def accept(self) -> None:
+        """Go on behind the message that `take` returned; until then, it returns the same one again."""
+        self._at, self._kept = self._after
 
     def _there(self) -> os.stat_result | None:
         """Return the status of the file at the path; None if there is none."""

@@ -1,6 +1,7 @@
 """Writing in an event loop: the same bytes as the blocking writer, in pieces, and only as fast as they are taken."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -210,6 +211,47 @@ async def test_entering_that_was_cancelled_leaves_no_file(tmp_path):
             while any(tmp_path.iterdir()):
                 await asyncio.sleep(0.01)
         assert "AsyncFileWriter" in repr(writer)
+
+
+async def test_a_block_that_is_cancelled_again_while_it_is_left_leaves_no_file(tmp_path, monkeypatch):
+    writing, go_on, writer = threading.Event(), threading.Event(), aio.new_file(tmp_path / "x.arrow")
+
+    def write_slowly(*_: object) -> None:
+        writing.set()
+        go_on.wait(20)
+
+    async def write() -> None:
+        async with writer:
+            await writer.write({"x": [1]})
+
+    monkeypatch.setattr(ipc.RecordBatchFileWriter, "write_batch", write_slowly)
+    task = asyncio.create_task(write())
+    await asyncio.to_thread(writing.wait, 20)
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0.01)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert any(tmp_path.iterdir())
+    go_on.set()
+    async with asyncio.timeout(20):
+        while any(tmp_path.iterdir()):
+            await asyncio.sleep(0.01)
+
+
+class Threads(set[int]):
+    """A file object that knows the threads that write to it."""
+
+    def write(self, _: bytes) -> None:
+        self.add(threading.get_ident())
+
+
+async def test_the_thread_of_the_loop_writes_nothing():
+    for data in ({"x": [1]}, aio.open_stream(fed(ipc_bytes({"x": [1]})))):
+        async with aio.new_file(sink := Threads()) as writer:
+            await writer.write(data)
+        assert sink
+        assert threading.get_ident() not in sink
 
 
 class Short(drive.Sink):

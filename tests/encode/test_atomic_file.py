@@ -376,3 +376,13 @@ def test_errors_of_a_file_system_are_oserrors_that_name_the_url(monkeypatch, cal
             write(url, 1)
         assert (caught.value.errno, caught.value.__cause__) == (code, None)
     assert not fsspec.filesystem("memory").exists("/arrowipc/x.arrow")
+
+
+def test_an_error_of_giving_up_a_url_does_not_hide_the_one_before(monkeypatch):
+    pytest.importorskip("fsspec")
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    monkeypatch.setattr(MemoryFileSystem, "store", {})
+    monkeypatch.setattr(MemoryFileSystem, "rm", lambda *_: 1 / 0)
+    with pytest.raises(LookupError), ipc.new_stream("memory://x.arrow"):
+        raise LookupError

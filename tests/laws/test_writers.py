@@ -225,3 +225,23 @@ def fork_a_writer(path: str, way: str) -> None:
 def test_a_lock_ends_with_its_writer_whatever_children_were_forked(tmp_path, way):
     printed(run_function(fork_a_writer, tmp_path / "x", way))
     assert column_of(tmp_path / "x") == [1, 2, 3, 4]
+
+
+def fork_in_the_block(path: str, kind: str) -> None:
+    with WRITERS[kind](Path(path)) as writer:
+        writer.write(batch_of(1))
+        child = os.fork()
+        if child == 0:
+            with pytest.raises(ipc.UsageError, match="the process that this one was forked from writes there"):
+                writer.write(batch_of(2))
+        else:
+            assert os.waitpid(child, 0)[1] == 0
+            writer.write(batch_of(3))
+
+
+@pytest.mark.nosanitize  # whose runtime does not get along with forked children
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_forked_child_that_leaves_the_block_leaves_the_file_to_its_parent(tmp_path, kind):
+    printed(run_function(fork_in_the_block, tmp_path / "x", kind))
+    assert column_of(tmp_path / "x") == [1, 3]
+    assert os.listdir(tmp_path) == ["x"]

@@ -6,6 +6,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,6 +105,32 @@ def test_of_several_threads_that_wait_one_may(path):
         next(reader)
         found = together(*[partial(next, reader)] * 4)
     assert {type(each) for each in found} <= {StopIteration, UsageError}
+
+
+def test_a_message_that_was_not_decoded_comes_before_the_next_file(path):
+    """Another thread may have fed it, and this one finds the next file meanwhile."""
+    with ipc.new_stream(path, append=True, durable=False) as writer:
+        writer.write(batch_of(1))
+        with ipc.open_stream(path, follow=True, timeout=0) as reader:
+            assert reader.poll()
+            path.rename(path.with_name("old"))
+            writer.close()
+            extend(path, batch_of(2))
+            assert reader.poll()
+            assert values(reader) == [1, 2]
+
+
+def test_a_message_that_the_decoder_did_not_take_comes_again(path):
+    extend(path, batch_of(1))
+    with ipc.open_stream(path, follow=True, timeout=0) as reader:
+        decoder = reader.decoder
+        with pytest.raises(UsageError, match="another thread is using this reader"):
+            decoder.apart(reader.poll)
+        reader.decoder = SimpleNamespace(bytes_needed=4, schema=reader.schema, feed=lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            reader.poll()
+        reader.decoder = decoder
+        assert values(reader) == [1]
 
 
 def test_a_reader_that_is_closed_while_another_thread_waits_says_so(path):
