@@ -12,7 +12,7 @@ import click
 import arrowipc as ipc
 from arrowipc.cli.layout import layout_of
 from arrowipc.cli.outputs import refuse_overwriting
-from arrowipc.cli.sources import about, for_shell, source, target
+from arrowipc.cli.sources import PLACE, about, for_shell, source, target
 from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_note
 from arrowipc.errors import ArrowIpcError, printable, showable
 from arrowipc.values.preview import NULL, counted, shorten, size_text, type_text, value_text
@@ -57,7 +57,7 @@ rect { fill: #8292a8; stroke: light-dark(#fff, #14171c); }
 
 @click.command()
 @FILE
-@click.option("-o", "--output", metavar="PAGE", type=click.Path(), help="Write an HTML page; the name ends with .html.")
+@click.option("-o", "--output", metavar="PAGE", type=PLACE, help="Write an HTML page; the name ends with .html.")
 @click.option("--force", is_flag=True, help="Overwrite existing output.")
 @json_option
 def browse(file: str, output: str | None, force: bool, as_json: bool) -> None:

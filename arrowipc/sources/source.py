@@ -10,7 +10,16 @@ from arrowipc._core import Source
 from arrowipc.arguments import check_flag, described, instance_of, refuse_async
 from arrowipc.errors import ArrowIpcError, LimitError, UsageError, showable
 from arrowipc.maps.file_maps import FileMap
-from arrowipc.sources.file_objects import TEXT, FileObjectError, is_remote, position_of, read_some, read_up_to, seek_to
+from arrowipc.sources.file_objects import (
+    TEXT,
+    FileObjectError,
+    file_path,
+    is_remote,
+    position_of,
+    read_some,
+    read_up_to,
+    seek_to,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,18 +76,6 @@ def locate_source(source: Any) -> Any:
     if is_remote(source):
         return source.local_path or source
     return SocketFile(source) if hasattr(source, "recv_into") else source
-
-
-def file_path(url: str) -> str | None:
-    """Return the path of a ``file://`` URL, without the help of fsspec; None for other URLs."""
-    if not url.startswith("file://") or "::" in url:
-        return None
-    path = url[7:].removeprefix("localhost")
-    if "%" in path:
-        from urllib.parse import unquote
-
-        path = unquote(path)
-    return path
 
 
 def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:

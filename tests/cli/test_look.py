@@ -107,6 +107,8 @@ def test_without_its_packages_the_command_says_what_to_install():
         (["head", "a.arrow", "--where", "id > 3 and id < 5"], 2, "give --where for each of several conditions"),
         (["head", "a.arrow", "--to", "csv"], 2, "give -o FILE, too"),
         (["cat", "-", "-"], 2, "only once"),
+        (["head", "file://host/a.arrow"], 2, "file://host/a.arrow: expected file:///path"),
+        (["convert", "a.arrow", "file://host/a.arrow"], 2, "found one of the host 'host'"),
         (["head", "empty.arrow"], 1, "empty.arrow: the file is empty (0 bytes)\n"),
         (["stat", "empty"], 3, "empty: a folder: head, tail, count and cat --merge read folders"),
         (["head", "empty"], 2, "arrowipc: empty: the folder has no file (names that begin with _ or . are ignored)\n"),
