@@ -62,6 +62,8 @@ SIGNATURE = 6
 FEATHER_V1 = b"FEA1"
 #: The first bytes of the messages of streams since Arrow 0.15.
 CONTINUATION = b"\xff\xff\xff\xff"
+#: The end marker of a stream: a continuation marker, and no length.
+END = CONTINUATION + bytes(4)
 
 
 def locate_source(source: Any) -> Any:
