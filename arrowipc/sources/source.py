@@ -355,16 +355,28 @@ def first_bytes_again(source: Any) -> bytes:
     return first_bytes(source)
 
 
+def _check_room(size: int, url: str) -> None:
+    """Refuse to copy what does not fit into the folder of temporary files: a server may say any length."""
+    from shutil import disk_usage
+    from tempfile import gettempdir
+
+    if size > (room := disk_usage(folder := gettempdir()).free):
+        words = f"a copy of its {size:,} bytes is needed, and {folder} has room for {room:,}: set TMPDIR to another"
+        raise OSError(errno.ENOSPC, words, showable(url))
+
+
 def whole(source: Any, memory_map: bool, limits: Limits | None = None) -> memoryview[int]:
     """Return all bytes of a source: its own memory, its map, or the map of a copy on disk.
 
-    What a server sends without saying how much it is has a limit.
+    What a server sends without saying how much it is has a limit; what it says must have room on the disk.
     """
     source, most, url = locate_source(source), None, ""
     if is_remote(source) and source.known_size is None:
         from arrowipc.limits import Limits
 
         most, url = instance_of("limits", limits or Limits(), Limits).spool_bytes, source.url
+    elif is_remote(source):
+        _check_room(source.known_size, source.url)
     buffer, file, owned = open_source(source, memory_map)
     if file is None:
         return memoryview(buffer).cast("B")
