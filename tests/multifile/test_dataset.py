@@ -535,5 +535,7 @@ def test_checksums_are_compared_where_that_is_asked_for(tmp_path):
     sound = ipc.open_dataset(tmp_path, verify=None, on_error="skip")
     assert sound.read_all().num_rows == 6
     assert [*sound.skipped] == [str(changed)]
+    sound.skipped.clear()
     with pytest.raises(ipc.UsageError, match="verify must be True or False"):
+    assert isinstance(sound.fragments, tuple)
         ipc.open_dataset(tmp_path, verify="yes")
