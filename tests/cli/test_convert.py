@@ -334,6 +334,11 @@ class TestEveryCommandThatWrites:
         (place / "b.arrow").symlink_to(place / "nothing")
         assert self.said(command, place / "a.arrow", place / "b.arrow")[0] == 2
 
+    def test_does_not_blame_its_source_for_its_target(self, place, command):
+        target = place / "no" / "b.arrow"
+        words = f"arrowipc: {target}: No such file or directory\n"
+        assert self.said(command, place / "a.arrow", target) == (3, words)
+
     def test_writes_devices_and_refuses_folders(self, place, command):
         assert self.said(command, place / "a.arrow", Path("/dev/null"), "--to", "stream")[0] == 0
         code, words = self.said(command, place / "a.arrow", place, "--to", "stream", "--force")
