@@ -542,7 +542,7 @@ def open_dataset(
         Files; folders, which are searched to any depth, without names that begin with ``.`` or (except for keys) with
         ``_``; and patterns with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. If a folder has files named
         ``.arrow``, ``.arrows``, ``.feather`` or ``.ipc``, others are ignored. Files are in the order of the paths,
-        sorted within each; each file is there once. Files and streams may be mixed.
+        sorted within each; one that two paths name is there twice. Files and streams may be mixed.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     schema : Schema, or what :func:`arrowipc.schema` takes, optional
