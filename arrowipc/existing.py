@@ -20,7 +20,7 @@ from arrowipc.maps.file_maps import FileMap
 from arrowipc.reader import Closing, RecordBatchFileReader
 from arrowipc.sources.file_objects import read_at
 from arrowipc.sources.locks import LONGEST_LOOK, lock, unlock
-from arrowipc.sources.source import CONTINUATION
+from arrowipc.sources.source import CONTINUATION, END
 from arrowipc.tables import Table
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 #: The most zeros that may follow the end of a stream; a power failure can leave them.
 MOST_ZEROS = 1 << 20
-#: The end marker of a stream.
-END = CONTINUATION + bytes(4)
 #: The layout of stored ``Block`` structs, see File.fbs.
 BLOCK = struct.Struct("<qi4xq")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from arrowipc.arguments import check_flag, columns_of, items_of
 from arrowipc.decode.decoders import decode_messages, schema_of
+from arrowipc.decode.file_decoder import MAGIC
 from arrowipc.decode.framing import Framer, Message
 from arrowipc.errors import FormatError, TruncatedError
 from arrowipc.options import ReadOptions, with_keywords
@@ -125,7 +126,7 @@ def open(
     """
     index = check_flag("index", index)
     source, first = look_at(locate_source(source))
-    if first == b"ARROW1":
+    if first == MAGIC:
         return RecordBatchFileReader(source, **keywords)
     if index or first.startswith(FEATHER_V1):
         return _opened(source, first, keywords)

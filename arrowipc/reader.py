@@ -16,7 +16,7 @@ from arrowipc.arguments import (
     is_filled,
     items_of,
 )
-from arrowipc.decode.file_decoder import TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
+from arrowipc.decode.file_decoder import MAGIC, TAIL_SIZE, FileDecoder, IndexedDecoder, footer_range
 from arrowipc.decode.stream_decoder import StreamDecoder, new_without_init, stream_of
 from arrowipc.errors import ArrowIpcError, UsageError
 from arrowipc.options import ReadOptions, read_options, with_advice, with_keywords
@@ -491,7 +491,7 @@ class RecordBatchFileReader(BatchReader):
         self._make_once("decoder")
         options = read_options(keywords)
         self._remember(options, source, footer_offset)
-        self._begin(source, options, b"ARROW1")
+        self._begin(source, options, MAGIC)
         try:
             size = self._size()
             if footer_offset is not None:  # other bytes follow the file

@@ -16,6 +16,7 @@ from arrowipc.encode.batch_writer import MessageSink
 from arrowipc.encode.batches import batches_of
 from arrowipc.errors import UsageError
 from arrowipc.options import WriteOptions, with_keywords
+from arrowipc.sources.source import CONTINUATION, END
 from arrowipc.writer import RecordBatchFileWriter, new_file as new_blocking_file, new_stream as new_blocking_stream
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 #: Bytes of one chunk; other tasks get their turn between chunks.
 CHUNK = 1 << 16
-PREFIX = b"\xff\xff\xff\xff"
 
 
 def _chunks_of(messages: list[Message]) -> Iterator[bytes]:
@@ -43,7 +43,7 @@ def _chunks_of(messages: list[Message]) -> Iterator[bytes]:
     size = 0
     for message in messages:
         metadata = message.metadata
-        for part in (PREFIX, len(metadata).to_bytes(4, "little"), metadata, *message.stretches):
+        for part in (CONTINUATION, len(metadata).to_bytes(4, "little"), metadata, *message.stretches):
             for start in range(0, len(part), CHUNK):
                 parts.append(part[start : start + CHUNK])
                 size += len(parts[-1])
@@ -129,7 +129,7 @@ async def _encoded(
     await off_loop(writer.close)
     for chunk in _chunks_of(sink.take()):
         yield chunk
-    yield PREFIX + bytes(4)
+    yield END
 
 
 class AsyncFileWriter:

@@ -163,9 +163,9 @@ def _failed(error: Exception, path: str | None) -> int:
         _say(str(error))
         return 4
     if isinstance(error, OSError):
-        named = error.filename if isinstance(error.filename, str) and error.filename != path else None
+        if isinstance(error.filename, str):  # it may be that of the output
+            before = f"{showable(error.filename)}: "
         words = for_shell(error.strerror or str(error) or type(error).__name__)
-        words = f"{named}: {words}" if named else words
         _say(words if words.startswith(before) else before + words)
         return 3
     if isinstance(error, MemoryError):

@@ -12,9 +12,11 @@ import click
 import arrowipc as ipc
 from arrowipc.cli.layout import layout_of
 from arrowipc.cli.outputs import refuse_overwriting
-from arrowipc.cli.sources import about, for_shell, source, target
+from arrowipc.cli.sources import PLACE, about, for_shell, source, target
 from arrowipc.cli.terminal import FILE, Progress, json_option, say_json, say_note
+from arrowipc.decode.file_decoder import MAGIC
 from arrowipc.errors import ArrowIpcError, printable, showable
+from arrowipc.sources.source import whole
 from arrowipc.values.preview import NULL, counted, shorten, size_text, type_text, value_text
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ rect { fill: #8292a8; stroke: light-dark(#fff, #14171c); }
 
 @click.command()
 @FILE
-@click.option("-o", "--output", metavar="PAGE", type=click.Path(), help="Write an HTML page; the name ends with .html.")
+@click.option("-o", "--output", metavar="PAGE", type=PLACE, help="Write an HTML page; the name ends with .html.")
 @click.option("--force", is_flag=True, help="Overwrite existing output.")
 @json_option
 def browse(file: str, output: str | None, force: bool, as_json: bool) -> None:
@@ -79,8 +81,6 @@ def browse(file: str, output: str | None, force: bool, as_json: bool) -> None:
         if not output.lower().endswith((".html", ".htm")):
             raise click.UsageError(f"{output}: the page is HTML; use a name that ends with .html")
         refuse_overwriting(output, force, [file])
-    from arrowipc.sources.source import whole
-
     with about(file):
         name = "standard input" if file == "-" else os.path.basename(showable(file)) or showable(file)
         document = browsed(name, whole(source(file), True))
@@ -104,7 +104,7 @@ def browsed(name: str, data: Any, limits: Limits | None = None) -> dict[str, Any
     shown = schema.fields[:COLUMNS]
     return {
         "name": printable(name),
-        "kind": "file" if bytes(buffer[:6]) == b"ARROW1" else "stream",
+        "kind": "file" if buffer[:6] == MAGIC else "stream",
         "size": len(buffer),
         "error": error,
         "num_columns": len(schema),

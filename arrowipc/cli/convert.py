@@ -21,7 +21,7 @@ from arrowipc.cli.outputs import (
     stored_batches,
     write_batches,
 )
-from arrowipc.cli.sources import Failure, about, opened, size_of
+from arrowipc.cli.sources import PLACE, Failure, about, opened, size_of
 from arrowipc.cli.terminal import (
     Progress,
     column_option,
@@ -33,8 +33,8 @@ from arrowipc.errors import UsageError
 
 
 @click.command()
-@click.argument("source", metavar="SOURCE", type=click.Path())
-@click.argument("target", metavar="[TARGET]", required=False, type=click.Path())
+@click.argument("source", metavar="SOURCE", type=PLACE)
+@click.argument("target", metavar="[TARGET]", required=False, type=PLACE)
 @click.option("--from", "origin", type=click.Choice(FORMATS), help="Format of SOURCE; default: by content or name.")
 @click.option("--batch-rows", type=click.IntRange(1), metavar="N", help="Rows per batch.")
 @click.option("--dictionary", metavar="A,B", help="Columns to encode as dictionaries; * = all text columns.")
@@ -78,7 +78,7 @@ def convert(
 
 
 @click.command()
-@click.argument("sources", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.argument("sources", metavar="FILE...", nargs=-1, required=True, type=PLACE)
 @click.option("--merge", is_flag=True, help="Match columns by name, and convert types to one that holds both.")
 @column_option
 @compression_options

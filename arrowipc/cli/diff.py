@@ -10,7 +10,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.cli.outputs import named_batches
-from arrowipc.cli.sources import opened
+from arrowipc.cli.sources import PLACE, opened
 from arrowipc.cli.terminal import (
     FINE_JSON,
     Progress,
@@ -33,8 +33,8 @@ ROWS = 1 << 16
 
 
 @click.command()
-@click.argument("left", metavar="LEFT")
-@click.argument("right", metavar="RIGHT")
+@click.argument("left", metavar="LEFT", type=PLACE)
+@click.argument("right", metavar="RIGHT", type=PLACE)
 @click.option(
     "-n",
     "--differences",

@@ -10,6 +10,7 @@ import arrowipc as ipc
 from arrowipc.decode.file_decoder import MAGIC, TAIL_SIZE, footer_range
 from arrowipc.errors import ArrowIpcError, printable
 from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
+from arrowipc.sources.source import END
 from arrowipc.values.preview import counted, shorten, type_text
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _frame_of(view: memoryview) -> Iterator[Part]:
     size = len(view)
     start, length = footer_range(bytes(view[:8]), bytes(view[size - TAIL_SIZE :]), size)
     yield Part("magic", 0, 8, "ARROW1, padded to 8 bytes")
-    if bytes(view[start - 8 : start]) == b"\xff\xff\xff\xff\0\0\0\0":
+    if view[start - 8 : start] == END:
         yield Part("end marker", start - 8, 8, "end of the stream")
     yield Part("footer", start, length, "schema once more, and where the messages are")
     yield Part("magic", start + length, TAIL_SIZE, "the footer's size, and ARROW1")

@@ -12,7 +12,7 @@ import click
 
 import arrowipc as ipc
 from arrowipc.cli.outputs import checked_output, codec_option, output_options
-from arrowipc.cli.sources import about, sink
+from arrowipc.cli.sources import PLACE, about, sink
 from arrowipc.cli.terminal import (
     Progress,
     column_option,
@@ -26,7 +26,7 @@ from arrowipc.errors import UsageError, printable
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PLACE)
 @click.option(
     "--transport",
     type=click.Choice(["tcp", "unix", "shm", "ucx"]),

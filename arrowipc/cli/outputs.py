@@ -12,9 +12,8 @@ import click
 
 import arrowipc as ipc
 from arrowipc.cli.foreign import ENDINGS, FORMATS, foreign_writer, format_of
-from arrowipc.cli.sources import about, sink
+from arrowipc.cli.sources import PLACE, about, sink
 from arrowipc.cli.terminal import Progress
-from arrowipc.sources.source import file_path
 
 ARROW = ("file", "stream", "legacy")
 ARROW_READERS = (ipc.RecordBatchFileReader, ipc.RecordBatchStreamReader)
@@ -35,7 +34,7 @@ def output_options(
         for option in (
             click.option("--force", is_flag=True, help="Overwrite existing output."),
             click.option("--to", "kind", type=click.Choice(kinds), help=to),
-            click.option("-o", "--output", metavar="FILE", default=default, help=words, type=click.Path()),
+            click.option("-o", "--output", metavar="FILE", default=default, help=words, type=PLACE),
         ):
             command = option(command)
         return command
@@ -83,8 +82,7 @@ def refuse_overwriting(path: str, force: bool, sources: Iterable[str]) -> None:
 
 def _place(path: str, descriptor: int) -> object:
     """Return a key that is equal for all names of one file or URL; None if nothing exists there that could be lost."""
-    local = file_path(path) if "://" in path else path
-    if local is None:
+    if "://" in path:
         with suppress(ImportError, OSError, ValueError):
             import fsspec
 
@@ -92,9 +90,9 @@ def _place(path: str, descriptor: int) -> object:
             return path if system.exists(inner) else None
         return None
     try:
-        found = os.fstat(descriptor) if path == "-" else os.stat(local)
+        found = os.fstat(descriptor) if path == "-" else os.stat(path)
     except OSError:
-        return path if os.path.islink(local) else None
+        return path if os.path.islink(path) else None
     if stat.S_ISDIR(found.st_mode):
         return None  # opening it will raise
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None

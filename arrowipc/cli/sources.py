@@ -15,14 +15,15 @@ from typing import Any, BinaryIO
 import click
 
 import arrowipc as ipc
+from arrowipc.decode.file_decoder import MAGIC
 from arrowipc.encode.atomic_file import KnownPath, open_path
 from arrowipc.errors import ArrowIpcError, LimitError, UsageError, printable
-from arrowipc.sources.source import file_path
+from arrowipc.sources.file_objects import file_path
+from arrowipc.sources.source import CONTINUATION, Peeked, first_bytes, map_file, whole
 
 #: What errors call the output of a command.
 OUTPUT = "standard output"
 TERMINAL = "standard input is a terminal; give a file, or pipe data in"
-MAGIC = b"ARROW1"
 GZIP = b"\x1f\x8b"
 #: Limits for the unpacked size of a gzip source.
 GZIP_RATIO, GZIP_SLACK, GZIP_WORDS = 100, 1 << 30, "1 GiB and 100 times the size of the source"
@@ -51,6 +52,17 @@ class Failure(Exception):
         super().__init__(str(error))
         self.path = path
         self.error = error
+
+
+class _Place(click.Path):
+    """The name of a source or a destination: of the URL of a local file, its path. Shells complete names of files."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        local = file_path(value)
+        return super().convert(value if local is None else local, param, ctx)
+
+
+PLACE = _Place()
 
 
 def for_shell(words: str) -> str:
@@ -93,8 +105,6 @@ def source(path: str) -> Any:
             return path
         with open(path, "rb") as packed:
             return _unpacked(packed)
-    from arrowipc.sources.source import Peeked, map_file, whole
-
     file = standard_input()
     if file.seekable():
         data = memoryview(map_file(file))[file.tell() :]
@@ -109,8 +119,6 @@ def source(path: str) -> Any:
 def _unpacked(packed: Any) -> memoryview[int]:
     """Unpack gzip data to disk and return a map of them; limit the size: a few bytes can expand to very many."""
     from gzip import GzipFile
-
-    from arrowipc.sources.source import whole
 
     most = GZIP_SLACK + GZIP_RATIO * packed.seek(0, os.SEEK_END)
     packed.seek(0)
@@ -128,8 +136,6 @@ def _unpacked(packed: Any) -> memoryview[int]:
 
 def seekable_source(path: str) -> Any:
     """Like `source`, but for reading at any position and more than once: a pipe is copied to disk."""
-    from arrowipc.sources.source import whole
-
     found = source(path)
     return found if isinstance(found, (str, memoryview)) else whole(found, True)
 
@@ -137,10 +143,7 @@ def seekable_source(path: str) -> Any:
 def _head(path: str) -> bytes:
     """Return the first bytes of a regular file; none if it does not exist or cannot be read."""
     try:
-        if not os.path.isfile(path):
-            return b""
-        with open(path, "rb") as file:
-            return file.read(6)
+        return first_bytes(path)
     except OSError:
         return b""
 
@@ -148,7 +151,7 @@ def _head(path: str) -> bytes:
 def looks_arrow(path: str) -> bool:
     """Whether a path is a regular file that begins like Arrow data."""
     head = _head(path)
-    return head == MAGIC or head[:4] == b"\xff\xff\xff\xff"
+    return head == MAGIC or head[:4] == CONTINUATION
 
 
 def is_gzip(path: str) -> bool:
@@ -204,10 +207,9 @@ def target(path: str, *, terminal: bool = False) -> Iterator[BinaryIO | io.RawIO
     if path == "-":
         yield _Shown() if terminal and sys.stdout.isatty() else sink(path, terminal)
         return
-    local = file_path(path) if "://" in path else path
-    if local is None:
+    if "://" in path:
         raise UsageError("only Arrow files and streams are written to a URL: write a file here, and copy it")
-    made = open_path(KnownPath(local), True, path)
+    made = open_path(KnownPath(path), True)
     try:
         with os.fdopen(made.descriptor, "wb", closefd=False) as file:
             yield file

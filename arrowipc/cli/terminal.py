@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from arrowipc import datatypes as at
-from arrowipc.cli.sources import about
+from arrowipc.cli.sources import PLACE, about
 from arrowipc.columns.extensions import FineTimes
 from arrowipc.errors import showable
 from arrowipc.values.preview import counted, scalar_text, size_text
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 #: Characters of a line if the output is not a terminal and COLUMNS is not set.
 PIPE_WIDTH = 120
 
-#: The type click.Path lets shells complete file names.
-FILE = click.argument("file", metavar="FILE", type=click.Path())
+FILE = click.argument("file", metavar="FILE", type=PLACE)
 
 json_option: Callable[[_Command], _Command] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -17,8 +17,9 @@ from typing import Any
 
 from arrowipc._core import Descriptor
 from arrowipc.errors import ArrowIpcError
+from arrowipc.sources.file_objects import file_path
 from arrowipc.sources.locks import LONGEST_LOOK, locked, without_writer
-from arrowipc.sources.source import check_path, file_path
+from arrowipc.sources.source import check_path
 
 #: File names have 255 bytes on the file systems that people use; the temporary name needs some of them.
 LONGEST_NAME = 200

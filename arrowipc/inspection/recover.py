@@ -25,8 +25,8 @@ from arrowipc.inspection.resync import Outline, Search, count_views, name_column
 from arrowipc.limits import RecoveryLimits
 from arrowipc.options import ReadOptions, read_options, with_keywords
 from arrowipc.reader import BatchReader, RecordBatchFileReader
-from arrowipc.sources.file_objects import seek_to
-from arrowipc.sources.source import file_path, first_bytes, locate_source, whole
+from arrowipc.sources.file_objects import file_path, seek_to
+from arrowipc.sources.source import first_bytes, locate_source, whole
 
 if TYPE_CHECKING:
     from typing import Literal, Unpack

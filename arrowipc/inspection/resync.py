@@ -33,6 +33,7 @@ from arrowipc.inspection.damage import Damage, Ledger, as_damage
 from arrowipc.inspection.message_layout import nodes_of
 from arrowipc.limits import Limits
 from arrowipc.metadata.checksums import UNCLOSED
+from arrowipc.sources.source import END
 
 if TYPE_CHECKING:
     from arrowipc.columns.record_batch import RecordBatch
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from arrowipc.schemas import Schema
     from arrowipc.types import Field
 
-#: The end-of-stream marker: a continuation marker and no length.
-END = b"\xff\xff\xff\xff\0\0\0\0"
 MAGICS, NOT_ZERO = re.compile(re.escape(MAGIC)), re.compile(b"[^\\0]")
 #: The report about a file with this mistake, of which nothing is lost.
 ARROW_GO = (

@@ -13,9 +13,9 @@ from arrowipc.decode.validate import check_values
 from arrowipc.errors import ArrowIpcError, FormatError, UnsupportedError, printable
 from arrowipc.inspection.damage import Ledger, amounts, as_damage
 from arrowipc.inspection.recover import ByBlocks, blocks_of, footer_outline
-from arrowipc.inspection.resync import END, MAGICS, NOT_ZERO, Search, find_footer, find_place
+from arrowipc.inspection.resync import MAGICS, NOT_ZERO, Search, find_footer, find_place
 from arrowipc.reader import RecordBatchFileReader, RecordBatchStreamReader
-from arrowipc.sources.source import whole
+from arrowipc.sources.source import END, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

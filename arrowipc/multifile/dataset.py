@@ -26,7 +26,7 @@ from arrowipc.tables import Table
 from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Literal, TypeAlias, TypeVar
 
     from arrowipc.arguments import Extensions
@@ -89,12 +89,12 @@ class Dataset(Initialized):
     __slots__ = {
         **dict.fromkeys(("__weakref__", "_by_keys", "_columns", "_exact", "_filter", "_numbers", "_options")),
         **dict.fromkeys(("_plans", "_rows", "_unfiltered")),
-        "fragments": "list of Fragment: the files, in order.",
+        "fragments": "tuple of Fragment: the files, in order.",
         "schema": "Schema: of all batches.",
     }
 
     schema: Schema
-    fragments: list[Fragment]
+    fragments: tuple[Fragment, ...]
 
     @classmethod
     def _instead(cls) -> dict[str, str]:
@@ -104,14 +104,14 @@ class Dataset(Initialized):
 
     def __init__(
         self,
-        fragments: list[Fragment],
+        fragments: Iterable[Fragment],
         options: _Options,
         columns: tuple[str | int, ...] | None,
         filter: Any,
         exact: Any = None,
     ) -> None:
         instance_of("Dataset: options", options, _Options, "; open_dataset() makes data sets")
-        self.fragments, self._options, self._columns = fragments, options, columns
+        self.fragments, self._options, self._columns = tuple(fragments), options, columns
         #: The filter that rules out files and batches, and the filter that rows have to pass.
         self._filter, self._exact = filter, exact
         self._unfiltered: tuple[Dataset, RowFilter] | None = None
@@ -133,7 +133,7 @@ class Dataset(Initialized):
     @property
     def skipped(self) -> dict[str, str]:
         """dict: path of each file from which something was skipped so far (`on_error`) -> the first reason."""
-        return self._options.opener.skipped
+        return dict(self._options.opener.skipped)
 
     def select(self, columns: Columns) -> Dataset:
         """Return the data set of some columns, by name, index or dotted path; a NotFoundError where there is none."""
@@ -513,7 +513,7 @@ def _in_order(tasks: Iterator[Task[T]], workers: int) -> Iterator[T]:
             call.take_back()
 
 
-def _of_each(function: Callable[[Fragment], T], fragments: list[Fragment], at_once: bool = True) -> Iterator[T]:
+def _of_each(function: Callable[[Fragment], T], fragments: Sequence[Fragment], at_once: bool = True) -> Iterator[T]:
     """Yield the results of a function for each fragment, in order; call it for several remote ones at the same time."""
     remote = at_once and any(is_url(fragment.path) for fragment in fragments)
     return _in_order(((partial(function, fragment), True) for fragment in fragments), FETCHES if remote else 0)
@@ -542,7 +542,7 @@ def open_dataset(
         Files; folders, which are searched to any depth, without names that begin with ``.`` or (except for keys) with
         ``_``; and patterns with ``*``, ``?``, ``[...]``, ``**`` and ``{a,b}``. If a folder has files named
         ``.arrow``, ``.arrows``, ``.feather`` or ``.ipc``, others are ignored. Files are in the order of the paths,
-        sorted within each; each file is there once. Files and streams may be mixed.
+        sorted within each; one that two paths name is there twice. Files and streams may be mixed.
     columns : sequence of str or int, optional
         Names, indices or dotted paths to read, in this order; other columns are never touched.
     schema : Schema, or what :func:`arrowipc.schema` takes, optional

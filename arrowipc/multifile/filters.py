@@ -173,7 +173,7 @@ def _condition_of(text: str, schema: Schema) -> Condition:
             values = next(csv.reader([found["value"].strip().strip("()")], skipinitialspace=True), [])
             return name, operator, [_value_of(each.strip(), kind) for each in values]
         return name, "==" if operator == "=" else operator, _value_of(found["value"].strip(), kind)
-    except (ValueError, ArithmeticError):
+    except (ValueError, ArithmeticError, csv.Error):
         several = "; give --where for each of several conditions" if re.search(r"\s(and|or)\s", text, re.I) else ""
         raise UsageError(
             f"--where {text!r}: column {name!r} is of type {kind}, and the value is not{several}"

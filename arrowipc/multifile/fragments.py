@@ -8,6 +8,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from arrowipc._core import Descriptor
+from arrowipc.decode.file_decoder import MAGIC
 from arrowipc.errors import ArrowIpcError, FormatError, UsageError, showable
 from arrowipc.maps.file_maps import FileMap
 from arrowipc.opening import open as open_any
@@ -114,7 +115,7 @@ class Opener:
     def _opened(self, fragment: Fragment, columns: Columns) -> Any:
         source, first = self._source(fragment)
         reader: Any
-        if first == b"ARROW1":
+        if first == MAGIC:
             reader = RecordBatchFileReader(source, columns=columns, **self._options)
         else:
             reader = open_any(source, columns=columns, index=True, **self._options)

@@ -54,7 +54,7 @@ def keys_of(path: str, below: str) -> dict[str, str | None]:
         name, is_key, text = part.partition("=")
         if not (is_key and name):
             continue
-        name, text = unquote(name), unquote(text)
+        name, text = (unquote(each, errors="surrogateescape") for each in (name, text))
         if name in found or len(found) == MOST_KEYS:
             raise UsageError(f"{path}: the key {name!r} repeats, or there are more than {MOST_KEYS}")
         try:

@@ -30,6 +30,26 @@ def is_remote(source: Any) -> bool:
     return isinstance(source, Remote)
 
 
+def file_path(url: str) -> str | None:
+    """Return the path of a ``file:`` URL (RFC 8089), without the help of fsspec; None for all others.
+
+    A UsageError: it is one of another host.
+    """
+    if url[:6].lower() != "file:/":
+        return None
+    host, root, path = url[7:].partition("/") if url[6:7] == "/" else ("", "/", url[6:])
+    if host.lower() not in ("", "localhost") or not root:
+        raise UsageError(
+            f"{url}: expected file:///path, a file of this machine, found one of the host {host!r}; a relative path "
+            "has no file:// before it"
+        )
+    if "%" in path:
+        from urllib.parse import unquote
+
+        path = unquote(path, errors="surrogateescape")  # names of files need not be UTF-8
+    return f"/{path}"
+
+
 class FileObjectError(UsageError):
     """A file object did not behave as such objects must; how many bytes it consumed is not known."""
 

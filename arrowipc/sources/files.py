@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from arrowipc.errors import ArrowIpcError, PathNotFoundError, UsageError, showable
+from arrowipc.sources.file_objects import file_path
 from arrowipc.sources.remote import RemoteSource, find_system, io_error
 from arrowipc.sources.source import existing_part
 from arrowipc.sources.spark_log import LOG, above, local_log, remote_log, with_logs
@@ -151,8 +151,8 @@ def _local(path: str, storage: Mapping[str, Any]) -> str | None:
     scheme = _SCHEME.match(path)
     if scheme is None or os.path.exists(path):
         return os.path.abspath(path)
-    if scheme.group().lower() == "file:":
-        return os.path.abspath(unquote(urlsplit(path).path))
+    if (local := file_path(path)) is not None:
+        return os.path.abspath(local)
     if "://" not in path:
         raise UsageError(f"{path}: expected a local path or a URL such as s3://bucket/{path[scheme.end() :]}")
     system, behind = find_system(path, storage)

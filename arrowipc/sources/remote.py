@@ -26,7 +26,16 @@ from arrowipc.arguments import (
     items_of,
 )
 from arrowipc.errors import ArrowIpcError, UsageError, missing_package, showable
-from arrowipc.sources.file_objects import FileObjectError, Remote, end_of, replaced, room_for, take, version_of
+from arrowipc.sources.file_objects import (
+    FileObjectError,
+    Remote,
+    end_of,
+    file_path,
+    replaced,
+    room_for,
+    take,
+    version_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,6 +72,7 @@ STREAM_BUFFER = 1 << 20
 
 def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
     """Return fsspec's file system for a URL, and the path in it; a UsageError if it is unknown or not installed."""
+    local = file_path(url)
     try:
         import fsspec
     except ImportError:
@@ -75,7 +85,7 @@ def find_system(url: str, storage_options: Mapping[str, Any] | None = None) -> t
         raise UsageError(f"{url}: not a URL that fsspec knows: {_hidden(str(error), storage_options)}") from None
     except Exception as error:  # some file systems log in here
         raise io_error(url, error, options=storage_options) from None
-    return system, path
+    return system, path if local is None else local  # fsspec would take a host for a folder, and %20 as it is
 
 
 def _hidden(text: str, options: Any) -> str:

@@ -10,7 +10,16 @@ from arrowipc._core import Source
 from arrowipc.arguments import check_flag, described, instance_of, refuse_async
 from arrowipc.errors import ArrowIpcError, LimitError, UsageError, showable
 from arrowipc.maps.file_maps import FileMap
-from arrowipc.sources.file_objects import TEXT, FileObjectError, is_remote, position_of, read_some, read_up_to, seek_to
+from arrowipc.sources.file_objects import (
+    TEXT,
+    FileObjectError,
+    file_path,
+    is_remote,
+    position_of,
+    read_some,
+    read_up_to,
+    seek_to,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +62,8 @@ SIGNATURE = 6
 FEATHER_V1 = b"FEA1"
 #: The first bytes of the messages of streams since Arrow 0.15.
 CONTINUATION = b"\xff\xff\xff\xff"
+#: The end marker of a stream: a continuation marker, and no length.
+END = CONTINUATION + bytes(4)
 
 
 def locate_source(source: Any) -> Any:
@@ -67,18 +78,6 @@ def locate_source(source: Any) -> Any:
     if is_remote(source):
         return source.local_path or source
     return SocketFile(source) if hasattr(source, "recv_into") else source
-
-
-def file_path(url: str) -> str | None:
-    """Return the path of a ``file://`` URL, without the help of fsspec; None for other URLs."""
-    if not url.startswith("file://") or "::" in url:
-        return None
-    path = url[7:].removeprefix("localhost")
-    if "%" in path:
-        from urllib.parse import unquote
-
-        path = unquote(path)
-    return path
 
 
 def open_source(source: Any, memory_map: bool) -> tuple[Any, Any, bool]:
@@ -356,16 +355,28 @@ def first_bytes_again(source: Any) -> bytes:
     return first_bytes(source)
 
 
+def _check_room(size: int, url: str) -> None:
+    """Refuse to copy what does not fit into the folder of temporary files: a server may say any length."""
+    from shutil import disk_usage
+    from tempfile import gettempdir
+
+    if size > (room := disk_usage(folder := gettempdir()).free):
+        words = f"a copy of its {size:,} bytes is needed, and {folder} has room for {room:,}: set TMPDIR to another"
+        raise OSError(errno.ENOSPC, words, showable(url))
+
+
 def whole(source: Any, memory_map: bool, limits: Limits | None = None) -> memoryview[int]:
     """Return all bytes of a source: its own memory, its map, or the map of a copy on disk.
 
-    What a server sends without saying how much it is has a limit.
+    What a server sends without saying how much it is has a limit; what it says must have room on the disk.
     """
     source, most, url = locate_source(source), None, ""
     if is_remote(source) and source.known_size is None:
         from arrowipc.limits import Limits
 
         most, url = instance_of("limits", limits or Limits(), Limits).spool_bytes, source.url
+    elif is_remote(source):
+        _check_room(source.known_size, source.url)
     buffer, file, owned = open_source(source, memory_map)
     if file is None:
         return memoryview(buffer).cast("B")

@@ -334,6 +334,11 @@ class TestEveryCommandThatWrites:
         (place / "b.arrow").symlink_to(place / "nothing")
         assert self.said(command, place / "a.arrow", place / "b.arrow")[0] == 2
 
+    def test_does_not_blame_its_source_for_its_target(self, place, command):
+        target = place / "no" / "b.arrow"
+        words = f"arrowipc: {target}: No such file or directory\n"
+        assert self.said(command, place / "a.arrow", target) == (3, words)
+
     def test_writes_devices_and_refuses_folders(self, place, command):
         assert self.said(command, place / "a.arrow", Path("/dev/null"), "--to", "stream")[0] == 0
         code, words = self.said(command, place / "a.arrow", place, "--to", "stream", "--force")
@@ -359,7 +364,7 @@ def test_a_url_of_a_file_is_its_path(place, ending):
     assert "exists; use --force" in run("convert", place / "a.arrow", url).err
     assert run("convert", url, place / "back.arrow").code == 0
     done = run("convert", place / "a.arrow", f"file://{place}/no/new.{ending}")
-    assert (done.code, done.err) == (3, f"arrowipc: file://{place}/no/new.{ending}: No such file or directory\n")
+    assert (done.code, done.err) == (3, f"arrowipc: {place}/no/new.{ending}: No such file or directory\n")
     if ending != "arrow":
         done = run("convert", place / "a.arrow", f"memory://x.{ending}")
         assert (done.code, "only Arrow files and streams are written to a URL" in done.err) == (2, True)

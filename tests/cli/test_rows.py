@@ -60,7 +60,8 @@ def test_rows_of_files_streams_folders_and_patterns(data, name):
     assert len(chosen) == 10
     assert ids("head", path, "--sample", "-n", 500) == list(range(count))
     more = f"... and {count - 39} more row{'s' if count > 40 else ''}, {count} in all"
-    assert run("head", path, "-n", 39).out.splitlines()[-1] == more
+    for spelt in (path, f"file://{path}"):
+        assert run("head", spelt, "-n", 39).out.splitlines()[-1] == more
     for options in (["-n", count], ["-n", 3, "--offset", 4]):
         assert "more row" not in run("head", path, *options).out
 
@@ -90,6 +91,7 @@ def test_what_gzip_packed_is_read(data, name, tmp_path):
     packed = gzip.compress((data / name).read_bytes())
     (path := tmp_path / f"{name}.gz").write_bytes(packed)
     assert run("count", path).out == shell(f"cat {path} | arrowipc count -").out == "40\n"
+    assert run("count", path.as_uri()).out == "40\n"
     assert run("count", "--where", "id > 10", path).out == "29\n"
     assert run("check", path).code == shell(f"arrowipc check - < {path}").code == 0
     taken = run("head", "--take", 5, "-c", "id", path).out

@@ -68,6 +68,12 @@ def test_a_pattern_gives_each_file_once_also_of_urls(tree: Path, pattern: str) -
         system.rm("/once", recursive=True)
 
 
+def test_a_url_of_this_machine_may_be_a_pattern(tree: Path) -> None:
+    for pattern in ("dt=?/*.arrow", "dt=[12]", "{_k,dt}=1/*"):
+        wanted = find_files([f"{tree}/{pattern}"])
+        assert find_files([f"file://{tree}/{pattern}"]) == find_files([f"file:{tree}/{pattern}"]) == wanted
+
+
 def test_a_folder_that_looks_like_a_pattern_is_one(tmp_path: Path) -> None:
     (tmp_path / "a[1]" / "k=1").mkdir(parents=True)
     (tmp_path / "a[1]" / "k=1" / "x.arrow").write_bytes(b"x")

@@ -1,11 +1,14 @@
 """Files behind URLs: what is fetched, with how many requests, and what is said when a server is broken."""
 
 import base64
+import errno
+import shutil
 import struct
 import traceback
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -318,6 +321,20 @@ def test_what_is_copied_from_a_server_that_says_no_length_has_a_limit(web: Web, 
     call(f"simplecache::{url}", limits=limits)
     with pytest.raises(ipc.LimitError, match=r"how long.* more than [\d,]+ bytes .*spool_bytes.*; put 'simplecache::'"):
         call(url, limits=limits)
+
+
+@pytest.mark.parametrize("call", [recover, partial(recover, resync=True), ipc.validate])
+def test_what_the_disk_has_no_room_for_is_not_copied(web: Web, small: bytes, call: Any, monkeypatch: Any) -> None:
+    web.files["z.arrows"] = data = small[8:]
+    url, free = web.url("z.arrows"), len(data)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    call(url)
+    web.log.clear()
+    free -= 1
+    with pytest.raises(OSError, match=f"room for {free:,}: set TMPDIR.*{url}") as caught:
+        call(url)
+    assert caught.value.errno == errno.ENOSPC
+    assert web.sent() <= 8
 
 
 def test_broken_servers(web: Web, large: bytes) -> None:

@@ -497,8 +497,42 @@ def test_a_url_of_this_machine_needs_no_fsspec(tmp_path: Path, monkeypatch: pyte
     with ipc.new_file(path.as_uri()) as writer:
         writer.write(BATCH)
     assert path.exists()
-    for url in (path.as_uri(), f"file://{path}", f"file://localhost{path}"):
+    for url in (path.as_uri(), f"file://{path}", f"file://localhost{path}", f"FILE://LocalHost{path}"):
         assert ipc.open(url).read_all().num_rows == 3
+    for name in ("a::b.arrow", "a?b#c.arrow", "\udcff.arrow"):
+        path = path.rename(tmp_path / name)
+        for url in (path.as_uri(), f"file://{path}"):
+            assert ipc.open(url).read_all().num_rows == ipc.open_dataset(url).count_rows() == 3
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ipc.open,
+        ipc.open_file,
+        ipc.open_stream,
+        ipc.open_dataset,
+        ipc.RemoteSource,
+        ipc.new_file,
+        lambda url: ipc.recover(BATCH.schema.serialize(), into=url),
+    ],
+)
+def test_a_file_of_another_host_is_refused(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "host").mkdir()
+    for path in ("host/x.arrow", "x.arrow", "localhostile/x.arrow"):
+        with pytest.raises(UsageError, match=f"file://{path}: expected file:///path, .* found one of the host"):
+            call(f"file://{path}")
+    assert [path.name for path in tmp_path.rglob("*")] == ["host"]
+
+
+def test_a_remote_source_means_the_path_that_its_url_means(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    with ipc.new_file(path := tmp_path / "100%25 a.arrow") as writer:
+        writer.write(BATCH)
+    source = ipc.RemoteSource(path.as_uri())
+    assert (source.local_path, source.size) == (str(path), path.stat().st_size)
 
 
 # -- sockets, archives, what is unpacked ---------------------------------------------------------------------

@@ -166,6 +166,12 @@ def test_tasks_read_whole_files_and_batches_are_cut_at_rows(tmp_path: Path) -> N
 # Options.
 
 
+def test_a_url_of_this_machine_needs_no_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    put(tmp_path / "x.arrow", numbers(1, 2))
+    assert ids(f"file://{tmp_path}") == ids(f"file:{tmp_path}") == [1, 2]
+
+
 def test_options_of_a_store() -> None:
     texts = {"path": "memory://x", "storage.flag": "true", "Storage.size": "3", "storage.name": '"7"'}
     assert Options.of(texts).storage == {"flag": True, "size": 3, "name": "7"}

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import arrowipc
+from arrowipc.decode.file_decoder import MAGIC
 from arrowipc.errors import ArrowIpcError
 from arrowipc.sources.files import naming
 from arrowipc.sources.source import first_bytes
@@ -79,7 +80,7 @@ def _described(options: ReadOptions, path: str, size: int | None) -> dict[str, A
             source = options.source(path, size)
             kind = options["format"]
             if kind == "auto":
-                kind = "file" if first_bytes(source) == b"ARROW1" else "stream"
+                kind = "file" if first_bytes(source) == MAGIC else "stream"
             size = len(source) if isinstance(source, memoryview) else source.size
             stream = kind == "stream"
             with arrowipc.open(source, columns=[], index=True) if stream else options.open(source, []) as reader:

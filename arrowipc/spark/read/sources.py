@@ -5,6 +5,7 @@ from typing import Any
 
 import arrowipc
 from arrowipc.errors import UsageError
+from arrowipc.sources.file_objects import file_path
 from arrowipc.sources.files import FoundFile, find_files, is_url, root_of
 from arrowipc.sources.remote import RemoteSource, find_system
 from arrowipc.sources.source import map_file
@@ -33,11 +34,12 @@ class ReadOptions(Options):
             raise UsageError(
                 'arrowipc needs a path: spark.read.format("arrowipc").load("directory or file or pattern")'
             )
-        for path in filter(is_url, self.paths):
-            try:
-                find_system(path, self.storage)
-            except UsageError as error:
-                raise UsageError(f"{error}; {USE_THE_JAR}") from error
+        for path in self.paths:
+            if is_url(path) and file_path(path) is None:
+                try:
+                    find_system(path, self.storage)
+                except UsageError as error:
+                    raise UsageError(f"{error}; {USE_THE_JAR}") from error
         found = find_files(
             self.paths, self["pathGlobFilter"], self["ignoreMissingFiles"], self.storage, True, may_be_empty=True
         )
