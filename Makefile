@@ -4,14 +4,15 @@
 #   PYTHON=python3.12   the interpreter for the virtual environment
 #   VENV=.venv          where that environment is
 #   ARGS="..."          passed on to the job (make run), plant, or pytest (make test, sanitize, coverage, bench)
-#   SIDE_BY_SIDE=2      processes that the tests are spread over (make test, sanitize), or faults (make plant); 0: all in one
+#   SIDE_BY_SIDE=3      processes that the tests are spread over (make test, sanitize), or faults (make plant); 0: all in one
 #   SECONDS=60          how long make fuzz takes; TARGET="stream file": not all targets; GUIDED=1: led by coverage
 #   V=1                 show what pip and the compiler say
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-SIDE_BY_SIDE ?= 2
+# A third of the time of the tests is waiting: for servers, workers and timeouts. Three processes keep two processors busy.
+SIDE_BY_SIDE ?= 3
 SECONDS ?= 60
 TARGET ?=
 GUIDED ?=
