@@ -1,6 +1,5 @@
 """Appending: a file or stream goes on behind its batches as if it had been written at once, or stays as it was."""
 
-import contextlib
 import errno
 import fcntl
 import io
@@ -16,7 +15,6 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, forge
 from helpers.arrays import batch_of, column_of, ipc_bytes, mixed_batch, read
-from helpers.processes import run_function
 
 import arrowipc as ipc
 from arrowipc import FormatError, TruncatedError, UnsupportedError, UsageError
@@ -342,21 +340,3 @@ def test_a_writer_stops_where_somebody_else_changed_its_stream(path):
             writer.close()
         writer.abandon("")
     assert path.read_bytes() == b""
-
-
-def fork_while_appending(path: str) -> None:
-    with ipc.new_stream(path, append=True) as writer:
-        writer.write(batch_of(1))
-        child = os.fork()
-        if child == 0:
-            with contextlib.suppress(UsageError):
-                writer.close()
-            os._exit(0)
-        os.waitpid(child, 0)
-        writer.write(batch_of(2))
-
-
-@pytest.mark.nosanitize  # whose runtime does not get along with forked children
-def test_a_forked_child_does_not_end_the_stream_that_its_parent_writes(tmp_path):
-    run_function(fork_while_appending, tmp_path / "x.arrows", check=True)
-    assert column_of(tmp_path / "x.arrows") == [1, 2]
