@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 from decimal import Decimal
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -318,10 +318,10 @@ def test_nothing_is_something_too(tmp_path, command):
 def test_names_that_the_terminal_cannot_spell_are_escaped(tmp_path):
     stored(tmp_path / "x.arrow", {"\x1b[2J日本": ["ß"]})
     for command in ("schema", "head", "stat", "messages", "check"):
-        done = run_binary(command, tmp_path / "x.arrow", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert b"\x1b" not in done.stdout
-    rows = run_binary("head", tmp_path / "x.arrow", "--json", PYTHONIOENCODING="ascii").stdout
+        done = run(command, tmp_path / "x.arrow", encoding="ascii")
+        assert (done.code, done.err) == (0, "")
+        assert "\x1b" not in done.out
+    rows = run_binary("head", tmp_path / "x.arrow", "--json", PYTHONUTF8="0", PYTHONIOENCODING="ascii").stdout
     assert json.loads(rows) == {"\x1b[2J日本": "ß"}
 
 
@@ -380,24 +380,17 @@ def test_a_pipe_that_has_no_data_now_is_not_at_its_end():
 
 
 EVIL = "</script><script>window.hit=1</script><img src=x onerror='window.hit=1'>\u202e"
-PAGE_SCHEMA = ipc.Schema(
-    [field("id", int64()), field(EVIL, dictionary(int32(), utf8())), field("tags", list_(utf8())), field("n", int32())]
-)
-
-
-def page_columns(start: int, count: int) -> dict[str, list[Any]]:
-    numbers = range(start, start + count)
-    tags = [["new", EVIL][: i % 3] for i in numbers]
-    return {"id": list(numbers), EVIL: [EVIL if i % 2 else None for i in numbers], "tags": tags, "n": [7] * count}
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compressed file, a stream, a damaged and a torn one."""
     folder = tmp_path_factory.mktemp("browse")
+    rows = [{"id": i, EVIL: EVIL if i % 2 else None, "tags": ["new", EVIL][: i % 3], "n": 7} for i in range(2000)]
+    kinds = {"id": int64(), EVIL: dictionary(int32(), utf8()), "tags": list_(utf8()), "n": int32()}
+    table = ipc.Table.from_pylist(rows, ipc.schema(kinds))
     for name, codec in (("a.arrow", "zstd"), ("a.arrows", None)):
-        parts = [page_columns(start, 500) for start in range(0, 2000, 500)]
-        stored(folder / name, parts, PAGE_SCHEMA, compression=codec)
+        stored(folder / name, table.to_batches(500), compression=codec)
     whole = bytearray((folder / "a.arrows").read_bytes())
     (folder / "torn.arrows").write_bytes(whole[: len(whole) * 3 // 4])
     at = whole.index((600).to_bytes(8, "little"))  # within the second batch; its list offsets are behind
@@ -407,26 +400,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Page(HTMLParser):
-    """What a browser sees: elements, their attributes, and text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags, self.attributes, self.text = set[str](), set[str](), ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_a_page_is_of_bounded_size_for_any_number_of_messages_and_columns(site, tmp_path):
     batch = ipc.RecordBatch.from_pydict({"x": [1, None]}, ipc.Schema([field("x", int32())]))
     many = stored(tmp_path / "many.arrow", [batch] * 10_000)
-    wide = {f"column {i} " + "x" * 300: ["long text " * 30] * 200 for i in range(1000)}
+    # More than a page holds, if its first columns were there with all their text, or all columns with a part of it.
+    wide = {f"column {i} " + "x" * 300: ["long text " * (300 if i < 40 else 12)] * 30 for i in range(1000)}
     for source in (site / "a.arrow", many, stored(tmp_path / "wide.arrows", wide), site / "torn.arrows"):
         page = tmp_path / "page.html"
         done = run("browse", source, "-o", page, "--force")
@@ -434,16 +412,15 @@ def test_a_page_is_of_bounded_size_for_any_number_of_messages_and_columns(site, 
         text = page.read_text()
         assert text.startswith("<!DOCTYPE html>")
         assert len(text) < 3_000_000
-        assert source.name in Page(text).text
+        assert source.name in text
 
 
 def test_no_text_of_the_data_becomes_markup_and_no_code_may_run(site, tmp_path):
     run("browse", site / "a.arrow", "-o", tmp_path / "a.html")
     text = (tmp_path / "a.html").read_text()
-    found = Page(text)
-    assert EVIL[:-1] in found.text
-    assert not found.tags & {"script", "img", "link", "iframe", "object", "form"}
-    assert not {name for name in found.attributes if name.startswith(("on", "style", "src"))}
+    assert EVIL[:-1] in unescape(text)
+    assert not re.search(r"<(script|img|link|iframe|object|form)\b", text)
+    assert not re.search(r"<[^>]*[^\w-](on|style|src)\w*\s*=", text)
     assert "default-src 'none'; style-src 'unsafe-inline'" in text
     for word in ("http:", "https:", "url("):  # nothing is loaded from elsewhere
         assert word not in text

@@ -16,7 +16,6 @@ import arrowipc as ipc
 from arrowipc.cli import main
 
 COLUMNS = feather_columns()
-OPENERS = (ipc.open, ipc.open_file)
 
 
 def theirs(data: bytes) -> pa.Table:
@@ -51,7 +50,7 @@ def test_a_file_is_read_from_wherever_arrow_files_are(tmp_path):
     os.write(write, data)
     os.close(write)
     expected = ipc.open(data)[0]
-    for opener in OPENERS:
+    for opener in (ipc.open, ipc.open_file):
         pieces = [drive.ShortReads(data, iter(lambda: 7, 0))] if opener is ipc.open else []
         for source in (path, str(path), path.as_uri(), data, io.BytesIO(data), *pieces):
             with opener(source, columns=["int8", "string"]) as reader:
@@ -119,8 +118,9 @@ def broken(data: bytes) -> object:
 )
 def test_any_word_may_lie(name):
     data = feather_v1({"first": COLUMNS[name], "last": COLUMNS[name]})
+    words = (b"\0" * 4, forge.i32(2**31 - 1), b"\xff" * 8, b"\0" * 7 + b"\x80", b"\xff" * 7 + b"\x7f")
     for at in range(4, len(data) - 3):
-        for lie in (b"\xff", b"\0" * 4, forge.i32(2**31 - 1), b"\xff" * 8, b"\0" * 7 + b"\x80", b"\xff" * 7 + b"\x7f"):
+        for lie in (b"\xff", *(() if at % 4 else words)):
             broken(data[:at] + lie + data[at + len(lie) :])
 
 

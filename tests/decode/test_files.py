@@ -89,9 +89,6 @@ def test_patterns_for_names(tree: Path) -> None:
         find_files([str(tree / "dt=1" / "a.arrow")], "x*")
 
 
-NOBODY = 65534
-
-
 def put(path: Path, *values: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(file(pa.record_batch({"id": pa.array(values, pa.int64())})))
@@ -187,7 +184,7 @@ def test_a_directory_that_cannot_be_read_is_an_error() -> None:
         os.chmod(Path(folder, "locked"), 0)
         user = os.geteuid()
         if user == 0:
-            os.seteuid(NOBODY)  # the superuser may read everything
+            os.seteuid(65534)  # nobody: the superuser may read everything
         try:
             with pytest.raises(PermissionError, match="locked"):
                 find_files([folder])

@@ -205,7 +205,7 @@ def test_ranges_that_are_none_are_refused() -> None:
 
 
 def test_requests_in_flight_are_bounded(web: Web, small: bytes) -> None:
-    web.files["x.arrow"], web.delay = small, 0.05
+    web.files["x.arrow"], web.delay = small, 0.01
     source = RemoteSource(web.url("x.arrow"), {"skip_instance_cache": True}, gap=0)
     with ipc.open_file(source, columns=["c3", "c9"]) as reader:
         assert reader.num_record_batches == 600

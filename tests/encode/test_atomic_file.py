@@ -33,10 +33,6 @@ def old(tmp_path: Path) -> Path:
     return tmp_path / "x.arrow"
 
 
-def untouched(old: Path) -> bool:
-    return column_of(old) == [0] and os.listdir(old.parent) == [old.name]
-
-
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize(("durable", "append"), [(True, False), (False, True)])
 def test_an_interrupt_anywhere_leaves_a_complete_file_and_nothing_open(tmp_path, durable, append):
@@ -136,26 +132,29 @@ def test_a_writer_that_could_not_begin_or_was_left_leaves_the_folder_as_it_was(t
     assert is_untouched()
 
 
-def end_while_writing(path: str, how: str) -> None:
-    writer = ipc.new_file(path)
-    writer.write(batch_of(1, 2))
-    sys.kept_alive = kept = [writer]
-    if how == "exit":
-        sys.exit(3)
-    elif how == "error":
-        raise RuntimeError
-    elif how == "cycle":
-        kept.append(kept)
-        del sys.kept_alive
+def end_while_writing(path: str) -> None:
+    """Several children, each of which ends in its own way while it has a writer."""
+    for how in ("exit", "error", "cycle", "end"):
+        if child := os.fork():
+            os.waitpid(child, 0)
+            assert (column_of(path), os.listdir(os.path.dirname(path))) == ([0], ["x.arrow"]), how
+            continue
+        writer = ipc.new_file(path)
+        writer.write(batch_of(1, 2))
+        sys.kept_alive = kept = [writer]
+        if how == "exit":
+            sys.exit(3)
+        elif how == "error":
+            raise RuntimeError
+        elif how == "cycle":
+            kept.append(kept)
+            del sys.kept_alive
+        return
 
 
-@pytest.mark.parametrize("how", ["exit", "error", "cycle", "end"])
-def test_the_end_of_the_interpreter_leaves_the_old_file(old, how):
-    shown = run_function(
-        end_while_writing, old, how, env={**environment(), "PYTHONWARNINGS": "always::ResourceWarning"}
-    )
-    assert "was never closed" in shown.stderr
-    assert untouched(old)
+def test_the_end_of_the_interpreter_leaves_the_old_file(old):
+    shown = run_function(end_while_writing, old, env={**environment(), "PYTHONWARNINGS": "always::ResourceWarning"})
+    assert (shown.returncode, shown.stderr.count("was never closed")) == (0, 4), shown.stderr
 
 
 def fork_a_child_that_ends() -> None:
@@ -369,6 +368,7 @@ def test_errors_of_a_file_system_are_oserrors_that_name_the_url(monkeypatch, cal
     def fail(*_: object, **__: object) -> None:
         raise errors.pop(0)
 
+    gc.collect()  # files that tests before this one left are closed now
     url, errors = "memory://arrowipc/x.arrow", [LibraryError("of\nit"), OSError(errno.ENOSPC, "full")]
     monkeypatch.setattr(memory.MemoryFileSystem if call in ("_open", "mv") else memory.MemoryFile, call, fail)
     for words, code in (("LibraryError: of", None), ("full", errno.ENOSPC)):

@@ -24,6 +24,12 @@ LEAVES = [pa.null(), *FIXED, *TEXT]
 names = st.sampled_from(["", "a", "b", "item", "é", "a.b", "long name " * 3])
 
 
+def any_text(**size: int) -> st.SearchStrategy[str]:
+    """Any text; `st.text` makes a table of all characters first, which takes two seconds."""
+    code = st.integers(0, 127) | st.integers(0, 0x10F7FF).map(lambda n: n + 0x800 * (n >= 0xD800))
+    return st.lists(code.map(chr), **size).map("".join)
+
+
 def _fields(below: st.SearchStrategy[pa.DataType], smallest: int, largest: int) -> st.SearchStrategy[list[pa.Field]]:
     return st.lists(st.builds(pa.field, names, below, st.just(True)), min_size=smallest, max_size=largest)
 

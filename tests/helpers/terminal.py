@@ -10,6 +10,8 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 COMMAND = (sys.executable, "-m", "arrowipc")
@@ -37,22 +39,44 @@ def environment(**changes: str) -> dict[str, str]:
     return {**plain, "PYTHONPATH": os.pathsep.join(filter(None, where)), "PYTHONUTF8": "1", **changes}
 
 
-def run(*arguments: object, input: bytes = b"", **changes: str) -> Outcome:
-    """Run one command: in this process, or with pipes in another one if it needs an input or another environment."""
-    if input or changes:
-        done = run_binary(*arguments, input=input, **changes)
+def run(*arguments: object, input: bytes | Path | None = None, encoding: str = "utf-8", **changes: str) -> Outcome:
+    """Run one command: in this process, or in another one if it needs another environment."""
+    if changes:
+        done = run_binary(*arguments, **changes)
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
     from arrowipc.cli.app import run as called
 
-    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
-    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding, write_through=True) for _ in range(2)]
+    with standard_input(input), contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
         code = called([str(each) for each in arguments])
     return Outcome(code, *(each.buffer.getvalue().decode() for each in streams))  # type: ignore[attr-defined]
 
 
-def run_binary(*arguments: object, input: bytes = b"", **changes: str) -> subprocess.CompletedProcess[bytes]:
+@contextlib.contextmanager
+def standard_input(source: bytes | Path | None) -> Iterator[None]:
+    """Let the descriptor 0 be a file, or a pipe that has these bytes (64 KiB at most: nobody fills it again)."""
+    if source is None:
+        yield
+        return
+    if isinstance(source, Path):
+        reading = os.open(source, os.O_RDONLY)
+    else:
+        reading, writing = os.pipe()
+        os.write(writing, source)
+        os.close(writing)
+    before = os.dup(0)
+    os.dup2(reading, 0)
+    os.close(reading)
+    try:
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+
+
+def run_binary(*arguments: object, **changes: str) -> subprocess.CompletedProcess[bytes]:
     command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, input=input, capture_output=True, timeout=120, env=environment(**changes))
+    return subprocess.run(command, input=b"", capture_output=True, timeout=120, env=environment(**changes))
 
 
 def shell(script: str, **changes: str) -> Outcome:

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +17,12 @@ class Request(NamedTuple):
     path: str
     range: tuple[int, int] | None
     sent: int
+
+
+@lru_cache(4)
+def tag_of(data: bytes) -> str:
+    """The ETag of a file, which takes longer than the rest of an answer."""
+    return f'"{hashlib.sha1(data).hexdigest()}"'
 
 
 class _Server(ThreadingHTTPServer):
@@ -63,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._end(301, b"", {"Location": f"/{path}/"})
         if data is None:
             return self._end(404)
-        etag = {"ETag": f'"{hashlib.sha1(data).hexdigest()}"'} if web.versions else {}
+        etag = {"ETag": tag_of(data)} if web.versions else {}
         if etag and self.headers.get("If-Match", etag["ETag"]) != etag["ETag"]:
             return self._end(412)
         asked = re.fullmatch(r"bytes=(\d*)-(\d+)", self.headers.get("Range") or "")
@@ -134,7 +141,7 @@ class Web:
         # "broken" (status 500), "no ends" (of ranges that count from the end, status 501), "shifted" (another range).
         self.fault = ""
         self._server = _Server(("127.0.0.1", 0), type("Handler", (self.handler,), {"web": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/{path}"

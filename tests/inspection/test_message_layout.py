@@ -11,8 +11,6 @@ from arrowipc.derived.dictionary_encode import dictionary_decode, dictionary_enc
 from arrowipc.inspection.message_layout import dictionary_fields, locate_messages, nodes_of, outline_of
 from arrowipc.types import Dictionary, field, int8, int32, list_, struct, utf8
 
-WORDS = ["a", None, "b", "a", "a text of more than twelve bytes", None]
-
 
 @pytest.mark.parametrize("case", golden.cases(), ids=golden.name_of)
 def test_nodes_and_buffers_of_golden_messages_are_dealt_out_without_rest(case, arrow_data):

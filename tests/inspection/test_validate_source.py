@@ -64,36 +64,31 @@ def test_every_batch_is_looked_at_also_behind_the_first_bad_one(number: int) -> 
         assert validate(two).num_batches == 2
 
 
-def test_a_batch_that_cannot_be_decoded_here_is_one_of_many() -> None:
-    def row(value: int, **words: Any) -> bytes:
-        return message(batch(1, [(1, 0)], [b"", i64(value)]), version=forge.V4, **words)
+#: A batch, and one whose codec nobody knows.
+GOOD = message(ROW, version=forge.V4)
+UNKNOWN = message(ROW, version=forge.V4, metadata=[("ARROW:experimental_compression", "lz4_frame")])
 
-    unknown = row(3, metadata=[("ARROW:experimental_compression", "lz4_frame")])
-    whole = forge.file(ONE, row(1), row(2), unknown, row(4), row(5), version=forge.V4, footer_version=forge.V4)
+
+def test_a_batch_that_cannot_be_decoded_here_is_one_of_many() -> None:
+    whole = forge.file(ONE, GOOD, GOOD, UNKNOWN, GOOD, GOOD, version=forge.V4, footer_version=forge.V4)
     seen: list[int] = []
     report = validate(whole, watch=seen.append)
-    assert (report.num_batches, report.bad_batches, report.bad_rows, report.bad_bytes) == (4, 1, 1, len(unknown))
+    assert (report.num_batches, report.bad_batches, report.bad_rows, report.bad_bytes) == (4, 1, 1, len(UNKNOWN))
     (found,) = report.damage
-    assert (found.message, found.length) == (2, len(unknown))
+    assert (found.message, found.length) == (2, len(UNKNOWN))
     assert "cannot be decoded here: " in found.reason
     assert seen == [each * seen[0] for each in range(1, 5)]
 
 
 def test_a_batch_of_a_stream_that_cannot_be_decoded_here_is_one_of_many_too() -> None:
-    def row(value: int, **words: Any) -> bytes:
-        return message(batch(1, [(1, 0)], [b"", i64(value)]), version=forge.V4, **words)
-
-    unknown = row(3, metadata=[("ARROW:experimental_compression", "lz4_frame")])
-    data = stream(ONE, row(1), unknown, row(2), row(4), unknown, version=forge.V4)
+    data = stream(ONE, GOOD, UNKNOWN, GOOD, GOOD, UNKNOWN, version=forge.V4)
     report = validate(data)
     counts = (report.num_batches, report.num_rows, report.bad_batches, report.bad_rows, report.bad_bytes)
-    assert counts == (3, 3, 2, 2, 2 * len(unknown))
-    assert report.num_bytes + 2 * len(unknown) == len(data)
-    assert [(each.message, each.offset) for each in report.damage] == [
-        (3, data.index(unknown)),
-        (6, data.rindex(unknown)),
-    ]
-    torn = validate(data[: data.rindex(unknown) + 8])
+    assert counts == (3, 3, 2, 2, 2 * len(UNKNOWN))
+    assert report.num_bytes + 2 * len(UNKNOWN) == len(data)
+    places = [(each.message, each.offset) for each in report.damage]
+    assert places == [(3, data.index(UNKNOWN)), (6, data.rindex(UNKNOWN))]
+    torn = validate(data[: data.rindex(UNKNOWN) + 8])
     assert (torn.num_batches, torn.bad_batches) == (3, None), "nothing says what the torn one is"
 
 
@@ -120,31 +115,42 @@ def test_levels() -> None:
         validate(lie, level="none")
 
 
-FOOTERS = {
-    "a DictionaryBatch message that the footer does not list": lambda: forge.file(
-        CODED,
-        forge.dictionary(0, forge.texts("a")),
-        batch(1, [(1, 1)], [b"\0", forge.i8(0)]),
-        dictionary_blocks=lambda _: [],
+WORDS, NULL_WORD = forge.dictionary(0, forge.texts("a")), batch(1, [(1, 1)], [b"\0", forge.i8(0)])
+#: What is said of a source, its format, and what it is.
+WRONG: dict[str, tuple[str | None, bytes]] = {
+    "a DictionaryBatch message that the footer does not list": (
+        "file",
+        forge.file(CODED, WORDS, NULL_WORD, dictionary_blocks=lambda _: []),
     ),
-    "does not lie in bytes": lambda: forge.file(ONE, ROW, blocks=lambda b: [(1 << 40, *b[0][1:])]),
-    "multiples of 8": lambda: forge.file(ONE, ROW, blocks=lambda b: [(b[0][0] + 1, *b[0][1:])]),
-    "bytes of metadata": lambda: forge.file(ONE, ROW, ROW, blocks=lambda b: [(b[0][0], b[0][1] + 8, 8), b[1]]),
-    "not that of the footer": lambda: forge.file(ONE, ROW, footer_schema=schema(field("y", forge.INT64))),
-    "the beginning of another file": lambda: FILE + FILE,
-    "no message, end marker or footer": lambda: forge.file(ONE, ROW, magic=b"ARROW1\0\0something else.."),
-    "does not end with the magic": lambda: FILE[:-3],
-    "footer size": lambda: FILE[:-10] + i32(1 << 20) + FILE[-6:],
-    "cut short": lambda: b"ARROW1\0\0",
+    "does not lie in bytes": ("file", forge.file(ONE, ROW, blocks=lambda b: [(1 << 40, *b[0][1:])])),
+    "multiples of 8": ("file", forge.file(ONE, ROW, blocks=lambda b: [(b[0][0] + 1, *b[0][1:])])),
+    "bytes of metadata": ("file", forge.file(ONE, ROW, ROW, blocks=lambda b: [(b[0][0], b[0][1] + 8, 8), b[1]])),
+    "not that of the footer": ("file", forge.file(ONE, ROW, footer_schema=schema(field("y", forge.INT64)))),
+    "the beginning of another file": ("file", FILE + FILE),
+    "no message, end marker or footer": ("file", forge.file(ONE, ROW, magic=b"ARROW1\0\0something else..")),
+    "does not end with the magic": ("file", FILE[:-3]),
+    "footer size": ("file", FILE[:-10] + i32(1 << 20) + FILE[-6:]),
+    "cut short": ("file", b"ARROW1\0\0"),
+    "another stream": ("stream", STREAM + STREAM),
+    "byte": ("stream", STREAM + b"garbage"),
+    "zero bytes": ("stream", STREAM[:-8] + bytes(4096)),
+    "message": ("stream", STREAM[:-20]),
+    "another schema": ("stream", STREAM + stream(ONE, ROW)),
+    "empty": (None, b""),
+    "Parquet": (None, b"PAR1 and so on"),
+    "text (CSV?), not Arrow IPC": (None, b"hello, world: text"),
+    "no schema": (None, bytes(100)),
+    "metadata size": (None, b"\xff" * 100),
 }
 
 
-@pytest.mark.parametrize("words", FOOTERS)
-def test_footers_that_are_wrong(words: str) -> None:
-    report = validate(FOOTERS[words]())
-    assert not report.ok
-    assert report.format == "file"
+@pytest.mark.parametrize("words", WRONG)
+def test_what_is_wrong_is_said(words: str) -> None:
+    kind, data = WRONG[words]
+    report = validate(data)
+    assert (report.ok, report.format) == (False, kind)
     assert words in str(report)
+    assert kind == "file" or (report.num_batches >= 3 if kind == "stream" else report.num_batches == 0)
 
 
 #: Code of the remark, words of the damage at "strict", and which of three batches the footer lists.
@@ -326,9 +332,9 @@ def most_lenient(data: bytes) -> int:
     return max(*counts, rows_of(partial(recover, data, resync=True)))
 
 
-WORDS = pa.record_batch({"w": pa.array(["a", "b", "a"]).dictionary_encode()})
+CODED_ROWS = pa.record_batch({"w": pa.array(["a", "b", "a"]).dictionary_encode()})
 PIECES = [FILE, STREAM, *forge.split(STREAM), forge.EOS, bytes(4), b"garbage!", OLD_FILE, closed_twice(FILE)]
-PIECES += [ipc_bytes([WORDS] * 2, kind, checksum=True) for kind in ("file", "stream")]
+PIECES += [ipc_bytes([CODED_ROWS] * 2, kind, checksum=True) for kind in ("file", "stream")]
 
 
 @pytest.mark.campaign
@@ -364,34 +370,6 @@ def test_nothing_behind_the_end_of_a_stream_is_a_row(behind: bytes) -> None:
         assert rows_of(partial(ipc.open_stream, whole + behind)) == count * ROWS
 
 
-def test_what_is_no_arrow_data_at_all() -> None:
-    for data, words in (
-        (b"", "empty"),
-        (b"PAR1 and so on", "Parquet"),
-        (b"hello, world: text", "text (CSV?), not Arrow IPC"),
-        (bytes(100), "no schema"),
-        (b"\xff" * 100, "metadata size"),
-    ):
-        report = validate(data)
-        assert (report.ok, report.format, report.num_batches) == (False, None, 0)
-        assert words in str(report)
-
-
-def test_what_stands_behind_a_stream() -> None:
-    for data, words in (
-        (STREAM + STREAM, "another stream"),
-        (STREAM + b"garbage", "byte"),
-        (STREAM[:-8] + bytes(4096), "zero bytes"),
-        (STREAM[:-20], "message"),
-        (STREAM + stream(ONE, ROW), "another schema"),
-    ):
-        report = validate(data)
-        assert not report.ok
-        assert words in str(report)
-        assert report.num_batches >= 3
-    assert validate(STREAM[:-8]).ok  # the end of the input is an end
-
-
 def test_a_dictionary_that_is_missing_is_told_with_the_batches_that_need_it() -> None:
     coded = schema(field("w", forge.UTF8, dictionary=forge.encoding(0, forge.INT8)), field("x", forge.INT64))
     words = forge.dictionary(0, batch(1, [(1, 0)], [b"", i32(0, 99), b"a"]))  # a text that ends outside
@@ -405,7 +383,7 @@ def test_a_dictionary_that_is_missing_is_told_with_the_batches_that_need_it() ->
 def test_sources(tmp_path: Path) -> None:
     path = tmp_path / "x.arrow"
     path.write_bytes(FILE)
-    for source in (path, str(path), FILE, bytearray(FILE), io.BytesIO(FILE)):
+    for source in (path, str(path), FILE, bytearray(FILE), io.BytesIO(FILE), STREAM[:-8]):  # which needs no end marker
         assert validate(source).ok
     assert validate(path, memory_map=False).ok
     with pytest.raises(FileNotFoundError):

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -199,8 +200,12 @@ def fork_a_writer(path: str, way: str) -> None:
     if child == 0:
         if way == "stays":
             time.sleep(60)
-        try:  # what a child does with the writer takes no lock away
-            writer.abandon("") if way == "abandons" else sys.exit()
+        try:  # what a child does with the writer takes no lock away, and ends no stream
+            if way == "abandons":
+                with suppress(ipc.UsageError):
+                    writer.close()
+                writer.abandon("")
+            sys.exit()
         finally:
             os._exit(0)
     try:

@@ -42,7 +42,7 @@ def test_names_that_repeat_or_hold_dots_mean_what_they_meant() -> None:
         chosen("t", "t.a.b")
 
 
-FEW, MANY = 1_500, 12_000
+FEW, MANY = 1_000, 8_000
 
 
 def refused(call: Callable[[], Any]) -> None:
@@ -104,10 +104,9 @@ def test_no_look_up_by_name_grows_with_the_square(way: str) -> None:
         return time.process_time() - start
 
     seconds(10)
-    few = min(seconds(FEW) for _ in range(3))
-    many = min(seconds(MANY) for _ in range(2))
+    most = 32 * min(seconds(FEW) for _ in range(3)) + 0.05
     # 8 times as many names: 64 times as long, if each were compared with each.
-    assert many < 32 * few + 0.1
+    assert any(seconds(MANY) < most for _ in range(3))
 
 
 class Name(enum.StrEnum):

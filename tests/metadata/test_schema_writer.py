@@ -49,7 +49,7 @@ def check(schema: ipc.Schema) -> None:
 pairs = st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)), max_size=3)
 columns = st.builds(  # pyarrow refuses a null type that is not nullable
     lambda name, kind, nullable: pa.field(name, kind, nullable or pa.types.is_null(kind)),
-    st.text(st.characters(codec="utf-8"), max_size=9),
+    randoms.any_text(max_size=9),
     randoms.types,
     st.booleans(),
 )

@@ -27,7 +27,7 @@ batch = ipc.open("x.arrow")[0]
 """
 
 
-def run(code: str, folder: Path, *packages: str) -> str:
+def run(code: str, folder: Path, *packages: str) -> None:
     """Run code where arrowipc and some packages can be imported, and nothing else that is installed."""
     site = folder / "site"
     site.mkdir()
@@ -42,8 +42,7 @@ def run(code: str, folder: Path, *packages: str) -> str:
     # -S: without site-packages.
     command = [sys.executable, "-I", "-S", "-c", PREPARED + textwrap.dedent(code), str(site)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 WORKS = {
@@ -99,13 +98,26 @@ WORKS = {
             with dissociated.connect(server.uri, "x") as reader:
                 assert [batch.num_rows for batch in reader] == [3]
         """,
+    "what needs NumPy": """
+        said = []
+        for call in (
+            batch["id"].to_numpy, batch.__array__, batch.to_records, batch.to_pandas,
+            lambda: ipc.open_dataset("."), lambda: ipc.RowDataset("."),
+        ):
+            try:
+                call()
+            except ModuleNotFoundError as error:
+                said.append(str(error))
+        assert said == ["this needs numpy, which is not installed: python -m pip install numpy"] * 6
+        """,
 }
 
 
 @pytest.mark.nosanitize  # the libraries of the sanitizers are not preloaded for -I
-@pytest.mark.parametrize("what", WORKS)
-def test_it_works_with_the_standard_library_alone(what: str, tmp_path: Path) -> None:
-    run(WORKS[what] + '\n        assert "numpy" not in sys.modules\n', tmp_path)
+def test_it_works_with_the_standard_library_alone_or_says_what_it_needs(tmp_path: Path) -> None:
+    """One after the other, in one process; an error stands behind the last name."""
+    steps = [f"print({name!r})\n{textwrap.dedent(code)}" for name, code in WORKS.items()]
+    run("\n".join([*steps, 'assert "numpy" not in sys.modules']), tmp_path)
 
 
 @pytest.mark.nosanitize
@@ -125,19 +137,3 @@ def test_data_goes_to_a_library_and_back_without_numpy(package: str, made: str, 
         assert ipc.open("y.arrow").read_all().to_pydict() == rows
         """
     run(code, tmp_path, package)
-
-
-@pytest.mark.nosanitize
-def test_what_needs_numpy_says_so(tmp_path: Path) -> None:
-    code = """
-        for call in (
-            batch["id"].to_numpy, batch.__array__, batch.to_records, batch.to_pandas,
-            lambda: ipc.open_dataset("."), lambda: ipc.RowDataset("."),
-        ):
-            try:
-                call()
-            except ModuleNotFoundError as error:
-                print(error)
-        """
-    said = "this needs numpy, which is not installed: python -m pip install numpy"
-    assert run(code, tmp_path).splitlines() == [said] * 6

@@ -14,7 +14,7 @@ import arrowipc as ipc
 from arrowipc import FormatError, UsageError
 from arrowipc._core import live_objects
 
-ROWS = 1000
+ROWS = 600
 
 
 def source(batches: int = 3, **options: Any) -> bytes:
@@ -50,15 +50,15 @@ def notes(data: bytes) -> list[Any]:
 @pytest.mark.parametrize("framing", [{}, {"legacy": True}, {"alignment": 64}])
 def test_bodies_pass_untouched_where_both_agree(codec, framing, level):
     data = source(compression=codec, **framing)
-    reading = {"validate": level}
+    reading, expected = {"validate": level}, rows(data)
     for target in ({}, {"legacy": True}):
         options = {"compression": codec, "alignment": framing.get("alignment", 8), **target}
         for file, theirs in ((False, pa.ipc.open_stream), (True, pa.ipc.open_file)):
             count, copied = transfer(data, file=file, reading=reading, **options)
             assert count == 3
             assert bodies(copied[8:] if file else copied) == bodies(data)
-            assert rows(copied) == rows(data)
-            assert notes(copied) == notes(data) == [((b"number", b"%d" % k),) for k in range(3)]
+            assert rows(copied) == expected
+            assert notes(copied) == [((b"number", b"%d" % k),) for k in range(3)]
             theirs(copied).read_all().validate(full=True)
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 import pytest
 from helpers import pages
 from helpers.arrays import ipc_bytes, stored
@@ -25,14 +24,8 @@ OPENERS = (ipc.open, ipc.open_file, ipc.open_stream)
 TABLE = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 
 
-def parquet() -> bytes:
-    sink = io.BytesIO()
-    pyarrow.parquet.write_table(TABLE, sink)
-    return sink.getvalue()
-
-
 STRANGERS = {
-    "Parquet": (parquet(), "this is a Parquet file: read it with a Parquet library"),
+    "Parquet": (b"PAR1" + bytes(50) + b"PAR1", "this is a Parquet file: read it with a Parquet library"),
     "CSV": (b'"id","name"\n1,"a"\n', "this is text (CSV?), not Arrow IPC: it begins with '\"id"),
     "JSON": (b'{"id": 1}\n', "this is JSON, not Arrow IPC"),
     "gzip": (gzip.compress(b"ARROW1"), "gzip.open(path)"),
@@ -126,17 +119,6 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def closed_reader() -> ipc.RecordBatchFileReader:
-    with ipc.open_file("prices.arrow") as reader:
-        return reader
-
-
-def empty_folder() -> str:
-    Path("empty").mkdir()
-    Path("empty/_SUCCESS").touch()
-    return "empty"
-
-
 ROWS = ipc.record_batch({"id": [1, 2]})
 #: The error, what it says, and what somebody did.
 MISTAKES: list[tuple[type[Exception], str, Callable[[], object]]] = [
@@ -147,7 +129,11 @@ MISTAKES: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (FileNotFoundError, "open_dataset(path) takes patterns", lambda: ipc.read("nowhere/*.arrow")),
     (ipc.UsageError, "open_dataset() takes several paths", lambda: ipc.read(["a.arrow"])),
     (ipc.UsageError, "open(path, 'rb')", lambda: ipc.open(io.StringIO("x"))),
-    (ipc.UsageError, "read inside its with block", lambda: closed_reader()[0]),
+    (
+        ipc.UsageError,
+        "read inside its with block",
+        lambda: (reader := ipc.open_file("prices.arrow")).close() or reader[0],
+    ),
     (KeyError, "no column 'prize'", lambda: ipc.new_file("y.arrow", ROWS.schema, statistics=["prize"])),
     (KeyError, "2 columns are called 'id'", lambda: ROWS.select(["id", "id"]).filter([("id", ">", 1)])),
     (ipc.UsageError, "frame must be a DataFrame", lambda: ipc.Schema.from_pandas(ROWS[0])),
@@ -167,7 +153,7 @@ MISTAKES: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (
         FileNotFoundError,
         "the folder has no file (names that begin with _ or . are ignored)",
-        lambda: ipc.open_dataset(empty_folder()),
+        lambda: (Path("empty").mkdir(), Path("empty/_SUCCESS").touch(), ipc.open_dataset("empty")),
     ),
     (FileNotFoundError, "memory://nowhere/x.arrow: no such file", lambda: ipc.open_dataset("memory://nowhere/x.arrow")),
     (AttributeError, "keyword arguments of new_stream", lambda: ipc.IpcWriteOptions),

@@ -101,7 +101,7 @@ def test_a_file_that_was_written_anew_in_its_place_is_read_from_its_beginning(pa
 def test_of_several_threads_that_wait_one_may(path):
     extend(path, batch_of(1))
     path.write_bytes(path.read_bytes()[:-8])
-    with ipc.open_stream(path, follow=True, timeout=1) as reader:
+    with ipc.open_stream(path, follow=True, timeout=0.2) as reader:
         next(reader)
         found = together(*[partial(next, reader)] * 4)
     assert {type(each) for each in found} <= {StopIteration, UsageError}
@@ -155,8 +155,9 @@ def test_what_is_followed_is_read_as_any_stream(path):
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_streams_with_checksums_go_on(path, legacy):
+def test_streams_with_checksums_go_on(path, legacy, monkeypatch):
     """The message that closes them is cut off with the end marker, and a follower takes both together."""
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())  # no inotify, whose end takes the system 5 ms
     extend(path, batch_of(1), checksum=True, legacy=legacy)
     whole = path.read_bytes()
     end = 4 if legacy else 8
@@ -197,7 +198,8 @@ def test_what_cannot_be_followed_is_refused(path):
             ipc.open_stream(source, **options)
 
 
-def test_a_reader_that_another_thread_closes_waits_no_longer(path):
+def test_a_reader_that_another_thread_closes_waits_no_longer(path, monkeypatch):
+    monkeypatch.setattr("arrowipc.sources.followed.LOOK_BESIDE_INOTIFY", 0.1)
     extend(path, batch_of(1))
     path.write_bytes(path.read_bytes()[:-8])
     reader = ipc.open_stream(path, follow=True)

@@ -219,14 +219,3 @@ def test_what_polars_says_of_lengths_is_used_and_not_believed(lie):
         else:
             assert found.count_rows() == 10
             assert found.row(-1) == {"a": 9, "t": "a text that is long 9"}
-
-
-def test_what_polars_says_of_lengths_does_not_go_into_files_of_other_rows(tmp_path):
-    source, path = tmp_path / "source.arrow", tmp_path / "x.arrow"
-    pl.LazyFrame({"a": range(10)}).sink_ipc(source, record_batch_size=3, _record_batch_statistics=True)
-    with ipc.open_file(source) as reader, ipc.new_file(path, reader.schema, metadata=reader.metadata) as writer:
-        writer.write([reader[0].slice(1), *reader])
-    rows = [1, 2, *range(10)]
-    scanned = pl.scan_ipc(path)
-    assert scanned.select(pl.len()).collect().item() == len(rows)
-    assert scanned.slice(6, 3).collect()["a"].to_list() == rows[6:9]

@@ -18,7 +18,7 @@ from helpers import optional
 from helpers.arrays import CASES, address, ipc_bytes, read_array, read_batch, seen_by_pyarrow
 from helpers.arrow_columns import ARRAYS
 from helpers.processes import FREE_THREADED
-from helpers.randoms import array_of, types as any_type
+from helpers.randoms import any_text, array_of, types as any_type
 from hypothesis import given, reject, strategies as st
 
 import arrowipc as ipc
@@ -29,7 +29,6 @@ from arrowipc.types import DayTime, Dictionary, MonthDayNano, field, schema
 from arrowipc.values.from_python import build_array, build_batch
 
 pd = optional("pandas")
-pl = optional("polars")
 
 UTC = dt.UTC
 
@@ -113,7 +112,7 @@ CLASSES = [
     st.integers(-(2**63), 2**63 - 1),
     st.floats(),
     st.floats() | st.integers(-(2**53), 2**53),
-    st.text(max_size=20),
+    any_text(max_size=20),
     st.binary(max_size=20),
     st.dates(),
     st.times(),

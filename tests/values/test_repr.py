@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from helpers.arrays import CASES, read_array
+from helpers.randoms import any_text
 from hypothesis import given
 
 import arrowipc
@@ -159,7 +160,7 @@ def test_narrow_floats_have_no_more_digits_than_they_need(kind: Any, bits: int) 
         assert text == str(float(str(value[0])))
 
 
-words = st.one_of(st.none(), st.text(max_size=30))
+words = st.one_of(st.none(), any_text(max_size=30))
 numbers = st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))
 rows = st.fixed_dictionaries({"a": words, "b": st.one_of(st.none(), st.lists(numbers, max_size=12))})
 
