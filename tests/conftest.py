@@ -55,6 +55,7 @@ ALONE_NAMES = {
         "changes the process": "chdir umask setrlimit setitimer seteuid settrace isenabled",
         "has one folder or one process for all threads": "tmp_path folder monkeypatch pipe_file",
         "changes which warnings are shown": "warns catch_warnings importorskip",
+        "has pyarrow export what it cast, which ends the process in threads without a GIL (24.0)": "cast_by_pyarrow",
     }.items()
     for name in names.split()
 }
