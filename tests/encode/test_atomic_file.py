@@ -325,16 +325,6 @@ def test_a_path_that_no_file_can_have_is_refused_with_a_sentence(tmp_path, name,
 # -- URLs ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", ["file://{}", "local://{}"])
-def test_a_pipe_that_a_url_leads_to_is_written_to_and_not_replaced(tmp_path, url):
-    pytest.importorskip("fsspec")
-    os.mkfifo(pipe := tmp_path / "pipe")
-    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
-        write(url.format(pipe), 7)
-        assert pipe.is_fifo()
-        assert column_of(reader.read()) == [7]
-
-
 def test_a_url_shows_complete_files_only():
     fsspec = pytest.importorskip("fsspec")
     system = fsspec.filesystem("memory")

@@ -217,8 +217,8 @@ def test_a_map_is_written_from_its_position_which_moves(tmp_path):
 
 
 @contextmanager
-def slowly_read(source: Any) -> Iterator[bytearray]:
-    """Read a descriptor or a path in a thread, in pieces of many sizes; behind the block, all is there."""
+def slowly_read(source: int) -> Iterator[bytearray]:
+    """Read a descriptor in a thread, in pieces of many sizes; behind the block, all is there."""
     seen = bytearray()
 
     def read() -> None:
@@ -249,11 +249,18 @@ def test_a_socket_carries_a_stream(make, big):
     assert seen == ipc_bytes([big, SMALL])
 
 
-def test_a_fifo_is_written_directly(tmp_path, big):
-    os.mkfifo(tmp_path / "pipe")
-    with slowly_read(tmp_path / "pipe") as seen:
-        write_to(tmp_path / "pipe", big, SMALL)
-    assert seen == ipc_bytes([big, SMALL])
+@pytest.mark.parametrize("name", ["{}", "file://{}", "local://{}"])
+def test_a_fifo_is_written_to_and_not_replaced_also_by_a_url(tmp_path, big, name):
+    if "local" in name:
+        pytest.importorskip("fsspec")
+    os.mkfifo(pipe := tmp_path / "pipe")
+    source = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer = ipc.new_stream(name.format(pipe))
+    os.set_blocking(source, True)
+    with slowly_read(source) as seen, writer:
+        writer.write(big)
+    assert pipe.is_fifo()
+    assert seen == ipc_bytes([big])
     assert os.listdir(tmp_path) == ["pipe"]
 
 
