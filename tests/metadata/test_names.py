@@ -105,9 +105,8 @@ def test_no_look_up_by_name_grows_with_the_square(way: str) -> None:
 
     seconds(10)
     few = min(seconds(FEW) for _ in range(3))
-    many = min(seconds(MANY) for _ in range(2))
     # 8 times as many names: 64 times as long, if each were compared with each.
-    assert many < 32 * few + 0.1
+    assert any(seconds(MANY) < 32 * few + 0.1 for _ in range(2))
 
 
 class Name(enum.StrEnum):
