@@ -127,6 +127,11 @@ def batch_of_columns(*columns: pa.Array) -> ipc.RecordBatch:
     return read_batch(pa.record_batch(list(columns), names=[f"c{i}" for i in range(len(columns))]))
 
 
+def tiled(array: pa.Array, rows: int) -> pa.Array:
+    """The array again and again, until it has that many rows."""
+    return pa.concat_arrays([array] * (rows // len(array) + 1)).slice(0, rows)
+
+
 def seen_by_pyarrow(array: ipc.Array) -> pa.Array:
     """The array as pyarrow sees it, checked to the last byte."""
     found = pa.array(array)
