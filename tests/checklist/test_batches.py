@@ -280,27 +280,6 @@ def test_values_are_refused(row):
     refuse_values(*row[1:])
 
 
-def test_061_buffers_come_in_pre_order():
-    root = schema(
-        field(
-            "s",
-            forge.STRUCT,
-            field("l", forge.LIST, ITEM),
-            field("n", forge.NULL),
-            field("r", forge.REE, RUNS, field("values", forge.INT8)),
-        ),
-        field("f", FSL2, field("item", forge.INT16)),
-        field("u", DENSE, field("a", forge.INT8), field("b", forge.UTF8)),
-        field("last", forge.INT32),
-    )
-    nodes = [(2, 0), (2, 1), (1, 0), (2, 2), (2, 0), (1, 0), (1, 0), (2, 0), (4, 0), (2, 0), (1, 0), (1, 0), (2, 0)]
-    buffers = [b"", bits(0, 1), i32(0, 0, 1), b"", i32(5), b"", i32(2), b"", i8(7), b"", b"", i16(1, 2, 3, 4)]
-    buffers += [i8(9, 3), i32(0, 0), b"", i8(6), b"", i32(0, 1), b"z", b"", i32(-1, -2)]
-    assert read_stream(stream(root, batch(2, nodes, buffers)), validate="strict").values() == [
-        [[{"l": None, "n": None, "r": 7}, {"l": [5], "n": None, "r": 7}], [[1, 2], [3, 4]], ["z", 6], [-1, -2]]
-    ]
-
-
 @pytest.mark.parametrize("rows", [0, 3, 1_000_000])
 def test_065_rows_without_columns(rows):
     data = stream(schema(), batch(rows, [], []))
@@ -383,21 +362,6 @@ def test_078_slices_at_bit_offsets(offset):
         assert (found.to_pylist(), found.null_count) == (expected, expected.count(None))
     stored = [bits(*(v is not None for v in expected)), bits(*(bool(v) for v in expected))]
     assert [bytes(buffer) for buffer in written.buffers()] == stored
-
-
-def test_079_one_count_per_view_column_in_pre_order():
-    root = schema(
-        field("a", forge.UTF8_VIEW),
-        field("l", forge.LIST, field("item", forge.UTF8_VIEW)),
-        field("b", forge.UTF8_VIEW),
-        field("z", forge.INT32),
-    )
-    nodes = [(1, 0), (1, 0), (1, 0), (1, 0), (1, 0)]
-    buffers = [b"", view(b"short"), b"", i32(0, 1), b"", view(LONG, 1), b"unused", LONG, b"", view(LONG), LONG]
-    buffers += [b"", i32(4)]
-    data = stream(root, batch(1, nodes, buffers, variadic=[0, 2, 1]))
-    text = LONG.decode()
-    assert read_stream(data, validate="strict").values() == [[["short"], [[text]], [text], [4]]]
 
 
 def test_080_views_of_null_slots():

@@ -112,16 +112,6 @@ def test_116_dictionaries_are_swapped_once():
     assert read_stream(stream(*data)).values() == read_file(file(*data)).values() == expected
 
 
-def test_116_kept_as_it_is_on_request():
-    reading = drive.from_bytes(big(ipc.array([1, -2], types.int32())), ensure_native_endian=False)
-    assert reading.schema.endianness == "big"
-    (rows,) = reading.batches
-    assert bytes(rows.column(0).buffers()[1][:8]) == be("i", 1, -2)
-    for export in (rows.__arrow_c_array__, rows.__arrow_c_stream__, rows.column(0).__arrow_c_array__):
-        with pytest.raises(ipc.ArrowIpcError, match=r"(?i)endian"):
-            export()
-
-
 def test_116_a_reader_that_keeps_the_order_does_not_change_it_for_the_next_one():
     """Plans of recent schemas are shared between readers, and so are those of their dictionaries."""
     data = stream(CODED, WORDS, CODES)

@@ -26,11 +26,12 @@ EVERYTHING = schema(
     field("r", forge.REE, field("run_ends", forge.INT32, nullable=False), field("values", forge.UTF8_VIEW)),
     field("d", forge.UTF8, dictionary=encoding(0, forge.INT8)),
     field("s", forge.STRUCT, field("x", forge.INT32), field("l", forge.LIST, field("item", forge.NULL))),
+    field("f", Table("FixedSizeList", listSize=2), field("item", forge.INT16)),
     field("i", forge.INT32),
 )
 #: Length and nulls of each array, in pre-order.
 NODES = [(2, 2), (2, 0), (2, 0), (1, 0), (2, 0), (1, 0), (1, 0), (2, 0), (1, 0), (1, 0), (2, 1), (2, 0), (2, 0)]
-NODES += [(2, 0), (1, 1), (2, 0)]
+NODES += [(2, 0), (1, 1), (2, 0), (4, 0), (2, 0)]
 
 
 def everything(version: int) -> tuple[Table, Table]:
@@ -38,7 +39,7 @@ def everything(version: int) -> tuple[Table, Table]:
     buffers = [b"", view(LONG, 1) + view(b"x"), b"", LONG, b"", i32(0, 0), i32(1, 0), b"", view(LONG), LONG]
     buffers += [b""] * (version == forge.V4) + [i8(9, 3), i32(0, 0), b"", i8(5), b"", i32(0, 1), b"z"]
     buffers += [b""] * (version == forge.V4) + [b"", i32(2), b"", view(LONG), LONG, bits(1, 0), i8(1, 0)]
-    buffers += [b"", b"", i32(7, 8), b"", i32(0, 1, 1), b"", i32(-1, -2)]
+    buffers += [b"", b"", i32(7, 8), b"", i32(0, 1, 1), b"", b"", forge.i16(1, 2, 3, 4), b"", i32(-1, -2)]
     words = dictionary(0, forge.texts("p", "q"))
     return words, batch(2, NODES, buffers, variadic=[2, 1, 1])
 
@@ -52,6 +53,7 @@ COLUMNS = {
     "r": [TEXT, TEXT],
     "d": ["q", None],
     "s": [{"x": 7, "l": [None]}, {"x": 8, "l": []}],
+    "f": [[1, 2], [3, 4]],
     "i": [-1, -2],
 }
 
@@ -62,7 +64,7 @@ COLUMNS = {
     [*zip(COLUMNS, strict=True), *itertools.pairwise(COLUMNS), tuple(COLUMNS), ("i", "n"), ()],
     ids=" ".join,
 )
-def test_118_skipped_columns_consume_exactly_their_parts(names, version):
+def test_061_079_118_columns_have_their_parts_in_pre_order_also_if_they_are_skipped(names, version):
     parts = (EVERYTHING, *everything(version))
     expected = [[COLUMNS[name] for name in names]]
     for columns in (list(names), [list(COLUMNS).index(name) for name in names]):
@@ -78,7 +80,7 @@ def test_118_nested_columns_by_dotted_path():
     assert read_stream(stream(*parts), columns=["s.l"]).values() == [[[{"l": [None]}, {"l": []}]]]
 
 
-@pytest.mark.parametrize("column", ["nobody", 8, -9, "s.nobody", "i.x", None, 1.5])
+@pytest.mark.parametrize("column", ["nobody", 9, -10, "s.nobody", "i.x", None, 1.5])
 def test_118_columns_that_do_not_exist(column):
     parts = (EVERYTHING, *everything(4))
     words = f"columns: (no column '{column}'|index {column} is out of range|expected names.* found .*{column}$)"

@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 import zlib
 from collections.abc import Iterator
 from decimal import Context
@@ -20,14 +19,7 @@ from hypothesis import given, strategies as st
 import arrowipc as ipc
 from arrowipc import ColumnStatistics, FormatError, UsageError
 from arrowipc.filters.column_statistics import LONGEST
-from arrowipc.filters.statistics import (
-    STATISTICS_KEY,
-    compute_statistics,
-    encode_statistics,
-    entries_of,
-    mark_of,
-    statistics_in,
-)
+from arrowipc.filters.statistics import STATISTICS_KEY, encode_statistics, entries_of, mark_of, statistics_in
 from arrowipc.types import field, int64, struct
 
 NO_COLUMNS = ipc.Schema([])
@@ -106,7 +98,7 @@ def check_bound(value: Any, bound: Any, exact: bool, side: int) -> None:
 
 
 def check_batch(batch: ipc.RecordBatch, source: pa.RecordBatch) -> None:
-    found = compute_statistics(batch)
+    found = ipc.compute_statistics(batch)
     wanted = [
         (path, rows, str(array.type))
         for name, array in zip(source.schema.names, source.columns, strict=True)
@@ -167,7 +159,7 @@ def test_long_columns_at_any_start(kind, nulls):
 
 
 def one(array: pa.Array) -> ColumnStatistics:
-    return compute_statistics(ipc.record_batch([array], ["x"]))["x"]
+    return ipc.compute_statistics(ipc.record_batch([array], ["x"]))["x"]
 
 
 @pytest.mark.parametrize("kind", FLOATS)
@@ -225,11 +217,11 @@ def test_only_the_dictionary_values_in_use_count():
 
 def test_some_columns():
     batch = ipc.RecordBatch.from_arrow(pa.record_batch({"a": [1], "b": [2], "s": [{"x": 1}]}))
-    assert set(compute_statistics(batch, ["b", "s"])) == {"b", "s", "s.x"}
+    assert set(ipc.compute_statistics(batch, ["b", "s"])) == {"b", "s", "s.x"}
     with pytest.raises(UsageError, match="no column 'z'"):
-        compute_statistics(batch, ["z"])
+        ipc.compute_statistics(batch, ["z"])
     with pytest.raises(UsageError, match="expected True, False or names"):
-        compute_statistics(batch, "b")
+        ipc.compute_statistics(batch, "b")
 
 
 NOT_UTF8 = ([forge.field("x", forge.UTF8)], forge.batch(2, [(2, 0)], [b"", forge.i32(0, 1, 3), b"\xffbc"]))
@@ -240,7 +232,7 @@ TEXTS = {name: each for name, each in BROKEN.items() if each[0][0].slots["type"]
 def test_broken_texts_are_refused(name):
     batch = forged(*TEXTS.get(name, NOT_UTF8))
     with pytest.raises(FormatError, match="x"):
-        compute_statistics(batch)
+        ipc.compute_statistics(batch)
     with ipc.new_stream(bytearray(), batch.schema, statistics=True) as writer, pytest.raises(FormatError):
         writer.write_batch(batch)
 
@@ -248,13 +240,13 @@ def test_broken_texts_are_refused(name):
 def test_a_broken_null_count_is_not_believed():
     rows = forge.batch(3, [(3, 2)], [forge.bits(1, 0, 1), forge.i32(5, -9, 7)])
     batch = forged([forge.field("x", forge.INT32)], rows)
-    assert compute_statistics(batch)["x"] == (3, 1, 5, 7, True, True, None)
+    assert ipc.compute_statistics(batch)["x"] == (3, 1, 5, 7, True, True, None)
 
 
 def test_billions_of_empty_values_take_no_time():
     many, kind = 2**31 - 1, forge.Table("FixedSizeBinary", byteWidth=0)
     batch = forged([forge.field("x", kind)], forge.batch(many, [(many, 0)], [b"", b""]))
-    assert compute_statistics(batch)["x"] == (2**31 - 1, 0, b"", b"", True, True, None)
+    assert ipc.compute_statistics(batch)["x"] == (2**31 - 1, 0, b"", b"", True, True, None)
 
 
 # -- the form in metadata ------------------------------------------------------------------------------------
@@ -344,9 +336,8 @@ def test_foreign_documents_are_no_statistics(document):
 )
 def test_columns_that_make_no_sense_are_left_out(entry):
     good = {"nulls": 0, "kind": "int", "min": 1, "max": "2"}
-    assert decoded({"v": 1, "rows": 3, "columns": {"bad": entry, "good": good}}) == {
-        "good": ColumnStatistics(3, 0, 1, 2)
-    }
+    document = {"v": 1, "rows": 3, "columns": {"bad": entry, "good": good}}
+    assert decoded(document) == {"good": ColumnStatistics(3, 0, 1, 2)}
 
 
 def test_what_is_unknown_is_passed_over():
@@ -356,21 +347,6 @@ def test_what_is_unknown_is_passed_over():
     for count in range(3):
         found = statistics_in(ipc.KeyValueMetadata([good] * count), mark_of(NO_COLUMNS), 3)
         assert (found is not None) is (count == 1)
-
-
-def test_mutated_statistics_are_read_or_left_out():
-    chance = random.Random(20261130)
-    with ipc.open_file(ipc_bytes(everything(), "file", statistics=True)) as reader:
-        schema, data = reader.schema, reader.get_batch_metadata(0)[STATISTICS_KEY]
-    numbers = set()
-    for _ in range(1000):
-        changed = bytearray(data)
-        for at in chance.choices(range(len(data)), k=chance.randint(1, 3)):
-            changed[at] = chance.choice(b'0129-.e"[]{},:anx')
-        found = decoded(bytes(changed), schema)
-        assert found is None or all(isinstance(each, ColumnStatistics) for each in found.values())
-        numbers.add(found and len(found))
-    assert len(numbers) > 2
 
 
 # -- through writers and readers -----------------------------------------------------------------------------
@@ -389,7 +365,7 @@ def statistics_of(data: bytes) -> list[dict[str, ColumnStatistics] | None]:
 def test_written_batches_bring_their_statistics(kind, compression):
     parts = [everything(), everything().slice(1, 1), everything().slice(0, 0)]
     data = ipc_bytes(parts, kind, statistics=True, compression=compression)
-    assert statistics_of(data) == [compute_statistics(ipc.RecordBatch.from_arrow(part)) for part in parts]
+    assert statistics_of(data) == [ipc.compute_statistics(ipc.RecordBatch.from_arrow(part)) for part in parts]
     assert data == ipc_bytes(parts, kind, statistics=True, compression=compression)
     plain = ipc_bytes(parts, kind, compression=compression)
     assert statistics_of(plain) == [None] * 3
@@ -411,7 +387,7 @@ def test_no_writer_takes_statistics_from_its_caller():
 def test_statistics_of_other_rows_or_names_are_not_believed():
     reader = ipc.open_file(ipc_bytes(NUMBERS, "file", statistics=True))
     given, schema = reader.get_batch_metadata(0), reader.schema
-    assert statistics_in(given, mark_of(schema), 10) == compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))
+    assert statistics_in(given, mark_of(schema), 10) == ipc.compute_statistics(ipc.RecordBatch.from_arrow(NUMBERS))
     assert statistics_in(given, mark_of(schema), 9) is None
     n, t = schema
     for fields in ([t, n], [n], [n, t, n], [field("t", n.type), field("n", t.type)], [field("n\0t", n.type), t]):

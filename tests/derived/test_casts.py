@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from helpers.processes import run_function
+from helpers.processes import printed, run_function
 
 import arrowipc as ipc
 
@@ -137,7 +137,7 @@ TEXTS += " 18446744073709551616 0000000000000000000000000000000000042 " + "9" * 
 @pytest.mark.parametrize("source", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
 def test_text_is_cast_to_the_numbers_that_pyarrow_reads(source, target):
     chance = random.Random(5)
-    count = 300 if source == pa.string() else 60  # what is in a text is read alike, wherever it lies
+    count = 100 if source == pa.string() else 20  # what is in a text is read alike, wherever it lies
     made = ["".join(chance.choices("0123456789.-e", k=chance.choice((1, 2, 5, 18, 19, 20, 25)))) for _ in range(count)]
     texts = [*TEXTS.split(), "", " 1", "1 ", "1\0", *made, *(repr(chance.uniform(-1, 1)) for _ in range(100))]
     good = []
@@ -246,34 +246,33 @@ def test_bytes_behind_the_offsets_of_texts_are_no_offsets(target):
             assert part.cast(target).cast("string") == part
 
 
+def test_offsets_that_the_other_type_does_not_hold_are_not_cut_off():
+    data = np.zeros(2**31 + 4, np.uint8)  # of which only the last page is ever read
+    offsets = np.array([0, 2**31 + 1, 2**31 + 4], "<i8")
+    source = ipc.Array.from_buffers("large_binary", 2, [None, offsets, data])
+    assert source.slice(1).cast("binary").to_pylist() == [b"\0\0\0"]
+
+
 def cast_extreme_scales():
     for scale in (2**31 - 1, -(2**31), 10**6, -(10**6)):
         source = ipc.types.decimal128(5, scale)
         numbers = b"".join(number.to_bytes(16, "little") for number in (0, 7))
-        for target in (*DECIMALS, source, ipc.types.int64(), ipc.types.float64(), ipc.types.string()):
-            assert ipc.Array.from_buffers(source, 1, [None, numbers]).cast(target).to_pylist()[0] in (
-                0,
-                f"0E{-scale:+d}",
-            )
+        for target in (*DECIMALS, source, ipc.types.int64(), ipc.types.string()):
+            (zero,) = ipc.Array.from_buffers(source, 1, [None, numbers]).cast(target).to_pylist()
+            assert zero in (0, f"0E{-scale:+d}")
             array = ipc.Array.from_buffers(source, 2, [None, numbers])
             if isinstance(target, ipc.types.Int) or target in DECIMALS:
                 with pytest.raises(ipc.UsageError, match="row 1: expected"):
                     array.cast(target)
             else:
                 assert len(array.cast(target)) == 2
-
-
-def test_offsets_that_the_other_type_does_not_hold_are_not_cut_off():
-    data = np.zeros(2**31 + 4, np.uint8)  # of which only the last page is ever read
-    source = ipc.Array.from_buffers(
-        ipc.types.large_binary(), 2, [None, np.array([0, 2**31 + 1, 2**31 + 4], "<i8"), data]
-    )
-    assert source.slice(1).cast("binary").to_pylist() == [b"\0\0\0"]
+        with pytest.raises(ipc.UsageError, match="row 0: expected a float"):
+            array.cast("float64")
 
 
 def test_decimals_of_any_scale_are_cast_or_refused_at_once():
     """A power of ten of so many digits would be computed for hours."""
-    run_function(cast_extreme_scales, timeout=60)
+    printed(run_function(cast_extreme_scales, timeout=60))
 
 
 def holds(kind, number):

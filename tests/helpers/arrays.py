@@ -65,9 +65,8 @@ def feather_columns() -> dict[str, pa.Array]:
     made |= {f"{kind} without nulls": pa.array(["x", "", "yz"], kind) for kind in texts[:3]}
     for index, values in ((pa.int8(), ["b", None]), (pa.uint16(), [b"b", b"a"]), (pa.int64(), [5, 2])):
         numbers = pa.array([1, None, 0], index)
-        made[f"{index} of {values}"] = pa.DictionaryArray.from_arrays(
-            numbers, pa.array(values), ordered=values == [5, 2]
-        )
+        coded = pa.DictionaryArray.from_arrays(numbers, pa.array(values), ordered=values == [5, 2])
+        made[f"{index} of {values}"] = coded
     return made | {"all null": pa.array([None] * 3, pa.utf8()), "": pa.array([True, False, True])}
 
 
@@ -125,6 +124,11 @@ def mixed_batch(start: int, count: int) -> ipc.RecordBatch:
 def batch_of_columns(*columns: pa.Array) -> ipc.RecordBatch:
     """A batch of the columns c0, c1, ..."""
     return read_batch(pa.record_batch(list(columns), names=[f"c{i}" for i in range(len(columns))]))
+
+
+def tiled(array: pa.Array, rows: int) -> pa.Array:
+    """The array again and again, until it has that many rows."""
+    return pa.concat_arrays([array] * (rows // len(array) + 1)).slice(0, rows)
 
 
 def seen_by_pyarrow(array: ipc.Array) -> pa.Array:
@@ -190,27 +194,19 @@ def _dictionaries() -> dict[str, pa.Array]:
         "dictionary_uint64": pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 2], pa.uint64()), words),
         "dictionary_ints": pa.array([5, None, 7, 5]).dictionary_encode(),
         "dictionary_nulls": pa.DictionaryArray.from_arrays(pa.array([1, 0, None], pa.int8()), words),
-        "dictionary_large": pa.DictionaryArray.from_arrays(
-            pa.array([999, 0, None, 999, 3]), pa.array([f"word {i}" for i in range(1000)])
-        ),
+        "dictionary_large": pa.DictionaryArray.from_arrays([999, 0, None, 999, 3], [f"word {i}" for i in range(1000)]),
         "dictionary_lists": pa.DictionaryArray.from_arrays(pa.array([0, 2, 1, None, 0], pa.int8()), lists),
     }
 
 
 def _views() -> dict[str, pa.Array]:
     words = ["short", "a text that is longer than twelve bytes", None, "", "exactly 12 b", "thirteen byte"]
+    hidden = pa.array([False, False, False, True])
     return {
         "string_view": pa.array(words, pa.string_view()),
         "binary_view": pa.array([w and w.encode() for w in words], pa.binary_view()),
-        "list_view": pa.ListViewArray.from_arrays(
-            pa.array([3, 0, 1, 0], pa.int32()),
-            pa.array([2, 2, 0, 5], pa.int32()),
-            pa.array([1, 2, None, 4, 5]),
-            mask=pa.array([False, False, False, True]),
-        ),
-        "large_list_view": pa.LargeListViewArray.from_arrays(
-            pa.array([0, 0, 2, 1], pa.int64()), pa.array([2, 5, 3, 1], pa.int64()), pa.array(["a", "b", None, "d", "e"])
-        ),
+        "list_view": pa.ListViewArray.from_arrays([3, 0, 1, 0], [2, 2, 0, 5], [1, 2, None, 4, 5], mask=hidden),
+        "large_list_view": pa.LargeListViewArray.from_arrays([0, 0, 2, 1], [2, 5, 3, 1], ["a", "b", None, "d", "e"]),
     }
 
 
@@ -237,9 +233,8 @@ def _decimals() -> dict[str, pa.Array]:
     for bits, digits in ((32, 9), (64, 18), (128, 38), (256, 76)):
         kind = getattr(pa, f"decimal{bits}")
         most = Decimal("9" * (digits - 2) + ".99")
-        found[f"decimal{bits}"] = pa.array(
-            [most, most.copy_negate(), None, Decimal("0.00"), Decimal("-0.01")], kind(digits, 2)
-        )
+        numbers = [most, most.copy_negate(), None, Decimal("0.00"), Decimal("-0.01")]
+        found[f"decimal{bits}"] = pa.array(numbers, kind(digits, 2))
         found[f"decimal{bits}_tens"] = pa.array([Decimal("1E+3"), Decimal("-9E+3"), None], kind(digits, -3))
     return found
 
@@ -253,7 +248,7 @@ def _nested() -> dict[str, pa.Array]:
         "large_list": pa.array(lists, pa.large_list(pa.float64())),
         "list_of_lists": pa.array([[[1], None], None, [], [[2, 3], []]], pa.list_(pa.list_(pa.int8()))),
         "list_under_nulls": pa.ListArray.from_arrays(
-            pa.array([0, 2, 4, 5], pa.int32()), pa.array([1, 2, 3, 4, 5]), mask=pa.array([False, True, False])
+            [0, 2, 4, 5], [1, 2, 3, 4, 5], mask=pa.array([False, True, False])
         ),
         "fixed_size_list": pa.array([[1, 2], None, [None, 4]], pa.list_(pa.int32(), 2)),
         "fixed_size_list_0": pa.array([[], None, []], pa.list_(pa.int32(), 0)),

@@ -18,13 +18,6 @@ class Column(NamedTuple):
     values: list[Any]  # the values of the converted column in pyarrow
 
 
-UTC = dt.UTC
-
-
-def _utc(*parts: int) -> dt.datetime:
-    return dt.datetime(*parts, tzinfo=UTC)
-
-
 def _runs(values: pa.Array) -> pa.Array:
     return pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int32()), values)
 
@@ -48,8 +41,10 @@ def _of(kind: pa.DataType, spark: str, first: Any, last: Any, *shown: Any) -> Co
 
 
 NANOSECONDS = pa.array([1_000, None, -1_000], pa.timestamp("ns"))
-MOMENTS = [dt.datetime(1970, 1, 1, 0, 0, 0, 1), None, dt.datetime(1969, 12, 31, 23, 59, 59, 999_999)]
-INSTANTS = [moment and moment.replace(tzinfo=UTC) for moment in MOMENTS]
+EPOCH = dt.datetime(1970, 1, 1)
+SECOND, MILLISECOND, TICK = dt.timedelta(seconds=1), dt.timedelta(milliseconds=1), dt.timedelta(microseconds=1)
+MOMENTS = [EPOCH + TICK, None, EPOCH - TICK]
+INSTANTS = [moment and moment.replace(tzinfo=dt.UTC) for moment in MOMENTS]
 DAYS = dt.date(1970, 1, 2), dt.date(1969, 12, 31)
 CENTS = Decimal("1.25"), Decimal("-1.25")
 SMALL = pa.array([Decimal("0.00123"), None, Decimal("0.00001")], pa.decimal128(5, 5))
@@ -87,28 +82,17 @@ COLUMNS: dict[str, Column] = {
     "time_ms": _of(pa.time32("ms"), "time(6)", 1, 2, dt.time(0, 0, 0, 1000), dt.time(0, 0, 0, 2000)),
     "time_us": _of(pa.time64("us"), "time(6)", 1, 2, dt.time(0, 0, 0, 1), dt.time(0, 0, 0, 2)),
     "time_ns": _of(pa.time64("ns"), "time(6)", 1000, 2000, dt.time(0, 0, 0, 1), dt.time(0, 0, 0, 2)),
-    "timestamp_s": _of(
-        pa.timestamp("s"),
-        "timestamp_ntz",
-        1,
-        -1,
-        dt.datetime(1970, 1, 1, 0, 0, 1),
-        dt.datetime(1969, 12, 31, 23, 59, 59),
-    ),
+    "timestamp_s": _of(pa.timestamp("s"), "timestamp_ntz", 1, -1, EPOCH + SECOND, EPOCH - SECOND),
     "timestamp_ms_paris": _of(
         *(pa.timestamp("ms", "Europe/Paris"), "timestamp", 1, -1),
-        *(_utc(1970, 1, 1, 0, 0, 0, 1000), _utc(1969, 12, 31, 23, 59, 59, 999_000)),
+        *((EPOCH + by).replace(tzinfo=dt.UTC) for by in (MILLISECOND, -MILLISECOND)),
     ),
     "timestamp_us": Column(NANOSECONDS.cast(pa.timestamp("us")), "timestamp_ntz", MOMENTS),
     "timestamp_us_offset": Column(NANOSECONDS.cast(pa.timestamp("us", "+05:30")), "timestamp", INSTANTS),
     "timestamp_ns": Column(NANOSECONDS, "timestamp_ntz", MOMENTS),
     "timestamp_ns_utc": Column(NANOSECONDS.cast(pa.timestamp("ns", "UTC")), "timestamp", INSTANTS),
-    "duration_s": _of(
-        pa.duration("s"), "interval day to second", 1, 2, dt.timedelta(seconds=1), dt.timedelta(seconds=2)
-    ),
-    "duration_ns": _of(
-        pa.duration("ns"), "interval day to second", 1000, -1000, dt.timedelta(0, 0, 1), dt.timedelta(0, 0, -1)
-    ),
+    "duration_s": _of(pa.duration("s"), "interval day to second", 1, 2, SECOND, 2 * SECOND),
+    "duration_ns": _of(pa.duration("ns"), "interval day to second", 1000, -1000, TICK, -TICK),
     "month_day_nano": _of(
         *(pa.month_day_nano_interval(), "struct<months:int,days:int,nanoseconds:bigint>", (1, 2, 3), (4, 5, -6)),
         *({"months": 1, "days": 2, "nanoseconds": 3}, {"months": 4, "days": 5, "nanoseconds": -6}),
@@ -148,11 +132,7 @@ COLUMNS: dict[str, Column] = {
     "sparse_union": Column(
         _sparse(),
         "struct<at:timestamp_ntz,what:string>",
-        [
-            {"at": dt.datetime(1970, 1, 1, 0, 0, 0, 1), "what": None},
-            {"at": None, "what": "b"},
-            {"at": dt.datetime(1970, 1, 1, 0, 0, 0, 3), "what": None},
-        ],
+        [{"at": EPOCH + TICK, "what": None}, {"at": None, "what": "b"}, {"at": EPOCH + 3 * TICK, "what": None}],
     ),
     "dense_union": Column(
         _dense(),

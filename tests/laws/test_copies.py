@@ -342,7 +342,7 @@ def test_a_copy_is_at_most_twice_as_large(source: Callable[[random.Random], Iter
 
 
 @pytest.mark.campaign
-@settings(max_examples=rounds(100, 5_000), deadline=None)
+@settings(max_examples=rounds(50, 5_000), deadline=None)
 @given(randoms.batches(), st.booleans(), st.sampled_from([None, "lz4", "zstd"]), st.booleans())
 def test_a_copy_of_any_types_is_at_most_twice_as_large(parts, file, compression, emits_deltas):
     options: dict[str, Any] = {} if file else {"emit_dictionary_deltas": emits_deltas}

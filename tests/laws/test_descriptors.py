@@ -3,7 +3,6 @@
 import gc
 import os
 import random
-import resource
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from helpers.arrays import FORMS, ipc_bytes
 from helpers.memory import descriptors, interrupted
-from helpers.processes import printed, rounds, run_function
+from helpers.processes import rounds
 
 import arrowipc as ipc
 from arrowipc import opening
@@ -93,20 +92,6 @@ def test_what_was_read_holds_no_descriptor_nor_does_what_was_refused(paths, way)
                 kept.append(error)  # and with its traceback all that the frames had
             assert descriptors() <= before, name
     assert any(not isinstance(each, Exception) for each in kept) or way in ("read_tensor", "read_message")
-
-
-def keep_many_tables(*paths: str) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-    kept = []
-    for path in paths * 30:
-        with ipc.open(path) as reader:
-            kept.append(reader.read_all())
-    assert all(table["x"][-1] == 19_999 for table in kept)
-
-
-def test_more_tables_than_the_process_may_have_descriptors(paths):
-    """As who reads thousands of shards keeps them."""
-    printed(run_function(keep_many_tables, paths["file, whole"], paths["stream, whole"]))
 
 
 class Failing:

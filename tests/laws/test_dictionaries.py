@@ -10,24 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers import drive
+from helpers import drive, histories
 from helpers.arrays import batch_of_columns, ipc_bytes, pyarrow_bytes, read, read_by_pyarrow
-from helpers.histories import (
-    FILES,
-    SHAPES,
-    SHARED,
-    STREAMS,
-    Batch,
-    Known,
-    Out,
-    came,
-    distinct,
-    drawn,
-    spelled,
-    table_of,
-    texts,
-    together,
-)
+from helpers.histories import SHAPES, SHARED, Batch, came, drawn, table_of, texts, together
 from helpers.processes import rounds
 from helpers.randoms import POOLS
 
@@ -44,14 +29,14 @@ COUNT = rounds(len(POOLS), 1000)
 # -- what is written -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [*STREAMS, *FILES], ids=str)
+@pytest.mark.parametrize("options", [*histories.STREAMS, *histories.FILES], ids=str)
 @pytest.mark.parametrize("shape", ALL)
 def test_090_to_101_a_writer_sends_what_its_readers_lack_and_no_more(shape, options):
     for seed in range(COUNT):
         history, chance = drawn(shape, seed)
         batches, shown, values = came(history, shape, chance)
-        out = Out(SHARED if shape == "shared" else batches[0].schema, **options)
-        known = Known([0, 0] if shape == "shared" else [*range(len(shown[0]))], **options)
+        out = histories.Out(SHARED if shape == "shared" else batches[0].schema, **options)
+        known = histories.Known([0, 0] if shape == "shared" else [*range(len(shown[0]))], **options)
         # What came by deltas goes by deltas, unless somebody decides.
         predicted = shape != "nested" and (options.get("file") or "deltas" in options)
         refuses = not options.get("unify") and (options.get("file") or shape == "shared")
@@ -112,7 +97,7 @@ def test_whatever_is_there_is_continued_so_that_all_readers_find_every_batch(tmp
         for unify in (False, True)
     ]
     seen: Counter[str] = Counter()
-    for seed in range(rounds(40, 2000)):
+    for seed in range(rounds(20, 2000)):
         (history, chance), path = drawn(shape, seed), tmp_path / f"{seed}"
         batches = [batch_of_columns(*columns) for columns in history]
         like = SHARED if shape == "shared" else batches[0].schema
@@ -143,7 +128,7 @@ def test_whatever_is_there_is_continued_so_that_all_readers_find_every_batch(tmp
                 check_stored(path, kind, expected, shape)
                 seen["read"] += 1
     print(seen)
-    assert seen["taken"] > rounds(40, 2000) / 2, seen
+    assert seen["taken"] > rounds(20, 2000) / 2, seen
 
 
 def check_stored(path: Path, kind: str, expected: list[list[str]], shape: str) -> None:
@@ -214,12 +199,12 @@ def cells_of(history: list[Batch], chance: random.Random) -> list[Cell]:
 
 
 @pytest.mark.parametrize("how", ["unify", "decode"])
-@pytest.mark.parametrize("level", drive.LEVELS)
 @pytest.mark.parametrize("shape", ALL)
-def test_payloads_have_the_values_of_each_alone_and_one_dictionary_of_all(shape, level, how):
+def test_payloads_have_the_values_of_each_alone_and_one_dictionary_of_all(shape, how):
     for seed in range(COUNT):
         history, chance = drawn(shape, seed)
         cells = cells_of(history, chance) + cells_of(history[::-1], chance)
+        level = chance.choice(drive.LEVELS)
         options: dict[str, Any] = {"validate": level, "dictionaries": how, "on_error": "skip"}
         at, steps = 0, []
         while at < len(cells):
@@ -237,8 +222,8 @@ def test_payloads_have_the_values_of_each_alone_and_one_dictionary_of_all(shape,
                 assert how == "unify" or kept == [None] * len(kept)
                 if how == "unify" and shape not in ("nested", "held"):
                     known = [list(map(repr, dictionary.to_pylist())) for dictionary in kept]
-                    brought = zip(*(spelled(columns, shape) for columns in good), strict=True)
-                    assert known == [distinct(each) for each in brought], seed
+                    brought = zip(*(histories.spelled(columns, shape) for columns in good), strict=True)
+                    assert known == [histories.distinct(each) for each in brought], seed
 
 
 @pytest.mark.parametrize("trim", [True, False])

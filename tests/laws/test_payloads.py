@@ -3,6 +3,7 @@
 import contextlib
 import io
 import random
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -190,10 +191,9 @@ def test_negative_indices_are_outside_of_every_dictionary(width):
     good = payload(x=encoded(words, [5, 6], width))
     negative = pa.DictionaryArray.from_arrays(pa.array([5, -100], width), words, safe=False)
     unsigned = pa.schema([("x", pa.dictionary(pa.uint8(), pa.string()))])
+    cells = [good, good, payload(x=negative), good]
     for options in ({}, {"dictionaries": "decode"}, {"schema": unsigned}):
-        decoded = ipc.decode_payloads(
-            [good, good, payload(x=negative), good], validate="none", on_error="skip", **options
-        )
+        decoded = ipc.decode_payloads(cells, validate="none", on_error="skip", **options)
         assert decoded.counts.to_pylist() == [2, 2, 0, 2]
 
 
@@ -211,13 +211,11 @@ def test_several_dictionaries_in_any_order_of_columns():
     assert chosen.num_alone == 0
 
 
-def without_dictionaries(cell: bytes) -> bytes:
-    return b"".join(m.serialize() for m in ipc.MessageReader(cell) if m.kind != "DictionaryBatch")
-
-
 def test_a_dictionary_that_has_not_arrived_serves_nulls_alone():
     full, some = (payload(x=encoded(pa.array(["a"]), indices)) for indices in ([None, None], [0, None]))
-    without, broken = (without_dictionaries(cell) for cell in (full, some))
+    without, broken = (
+        b"".join(m.serialize() for m in ipc.MessageReader(cell) if m.kind != "DictionaryBatch") for cell in (full, some)
+    )
     assert len(without) < len(full)
     for level in LEVELS:
         decoded = ipc.decode_payloads([some, without, full, broken, some], validate=level, on_error="skip")
@@ -274,18 +272,16 @@ def test_the_dictionary_of_a_payload_that_failed_is_taken_back(level, options):
 
 @pytest.mark.parametrize("kind", [kind for kind in LEAVES if kind != pa.null()], ids=str)
 def test_plain_payloads_fill_an_encoded_column(kind):
-    dice = random.Random(SEED)
+    dice = random.Random(f"{SEED} {kind}")
     arrays = [randoms.array_of(kind, dice.randint(0, 9), dice) for _ in range(5)]
     cells = [payload(dice.choice(CODECS), x=array) for array in arrays for _ in range(2)]
-    for out in (pa.int8(), pa.uint32(), pa.int64()):
-        for level in LEVELS:
-            schema = pa.schema([("x", pa.dictionary(out, kind))])
-            decoded = same_both_ways(cells, schema=schema, validate=level)
-            assert decoded.num_alone <= 1
-            assert rows_of(decoded.batch) == alone(*cells)
-            values = decoded.batch.column(0).dictionary.to_pylist()
-            assert None not in values
-            pa.record_batch(decoded.batch).validate(full=True)
+    for out, level in zip((pa.int8(), pa.uint32(), pa.int64()), dice.sample(LEVELS, 3), strict=True):
+        schema = pa.schema([("x", pa.dictionary(out, kind))])
+        decoded = same_both_ways(cells, schema=schema, validate=level)
+        assert decoded.num_alone <= 1
+        assert rows_of(decoded.batch) == alone(*cells)
+        assert None not in decoded.batch.column(0).dictionary.to_pylist()
+        pa.record_batch(decoded.batch).validate(full=True)
 
 
 def test_encoded_and_plain_payloads_mix_whichever_comes_first():
@@ -371,43 +367,43 @@ def test_limits_refuse_in_the_loop_what_they_refuse_of_a_reader(limits):
 # -- broken payloads -----------------------------------------------------------------------------------------
 
 
-def _plain() -> pa.RecordBatch:
-    """Columns without dictionaries."""
-    names = ("int32", "string", "list", "string_view", "bool", "struct", "run_end_int32", "dense_union")
-    return pa.record_batch({name: CASES[name].slice(0, 3) for name in names})
+PLAIN = ("int32", "string", "list", "string_view", "bool", "struct", "run_end_int32", "dense_union")
+TEXTS = encoded(pa.array(["x", None, "a longer text"]), [0, 1, 2, None], pa.int8())
+#: Columns with dictionaries of many types.
+ENCODED = {
+    "t": TEXTS,
+    "v": encoded(pa.array(["y" * 20, "z"], pa.string_view()), [1, 0, None, 1]),
+    "f": encoded(pa.array([1.5, float("nan")]), [1, 0, 1, 1], pa.uint16()),
+    "b": encoded(pa.array([True, False]), [1, 0, None, 0]),
+    "d": encoded(pa.array([1, 2, 3]), [2, 2, 0, 1], pa.int64()),
+    "l": pa.ListArray.from_arrays(pa.array([0, 1, 1, 3, 4], pa.int32()), TEXTS),
+    "p": ["plain", None, "text", ""],
+}
 
 
-def _encoded() -> pa.RecordBatch:
-    """Columns with dictionaries of many types."""
-    texts = encoded(pa.array(["x", None, "a longer text"]), [0, 1, 2, None], pa.int8())
-    return pa.record_batch(
-        {
-            "t": texts,
-            "v": encoded(pa.array(["y" * 20, "z"], pa.string_view()), [1, 0, None, 1]),
-            "f": encoded(pa.array([1.5, float("nan")]), [1, 0, 1, 1], pa.uint16()),
-            "b": encoded(pa.array([True, False]), [1, 0, None, 0]),
-            "d": encoded(pa.array([1, 2, 3]), [2, 2, 0, 1], pa.int64()),
-            "l": pa.ListArray.from_arrays(pa.array([0, 1, 1, 3, 4], pa.int32()), texts),
-            "p": ["plain", None, "text", ""],
-        }
-    )
-
-
+@cache
 def samples() -> dict[str, bytes]:
     """Payloads of every kind, in every kind of framing."""
-    one = _encoded().select(["t"]).slice(0, 3)
+    plain = pa.record_batch({name: CASES[name].slice(0, 3) for name in PLAIN})
+    one, coded = pa.record_batch({"t": TEXTS[:3]}), pa.record_batch(ENCODED)
     numbers = pa.record_batch({"x": range(100), "s": [str(i % 9) * 5 for i in range(100)]})
     return {
-        "plain": pyarrow_bytes([_plain()] * 2),
-        "plain, legacy": pyarrow_bytes([_plain()], use_legacy_format=True),
-        "plain, file": pyarrow_bytes([_plain()], kind="file"),
-        "plain, lz4": pyarrow_bytes([_plain()], compression="lz4"),
-        "encoded": pyarrow_bytes([_encoded()]),
-        "encoded, lz4": pyarrow_bytes([_encoded()], compression="lz4"),
-        "encoded, zstd": pyarrow_bytes([_encoded()], compression="zstd"),
+        "plain": pyarrow_bytes([plain] * 2),
+        "plain, legacy": pyarrow_bytes([plain], use_legacy_format=True),
+        "plain, file": pyarrow_bytes([plain], kind="file"),
+        "plain, lz4": pyarrow_bytes([plain], compression="lz4"),
+        "encoded": pyarrow_bytes([coded]),
+        "encoded, lz4": pyarrow_bytes([coded], compression="lz4"),
+        "encoded, zstd": pyarrow_bytes([coded], compression="zstd"),
         "one column": pyarrow_bytes([one, one]),
         "numbers, zstd": pyarrow_bytes([numbers], compression="zstd"),
     }
+
+
+@cache
+def known(good: bytes) -> tuple[list[list[Any]], ipc.Schema]:
+    """The rows of a payload, and its schema."""
+    return alone(good), ipc.read_schema(good)
 
 
 def use(batch: Any) -> None:
@@ -422,8 +418,7 @@ def use(batch: Any) -> None:
 
 def check_beside(good: bytes, bad: bytes, level: str, **options: Any) -> None:
     """Whatever a payload is, its neighbours stay what they are, and it is what a reader says or left out."""
-    rows = alone(good)
-    schema = ipc.read_schema(good)
+    rows, schema = known(good)
     decoded = ipc.decode_payloads([good, good, bad, good], validate=level, on_error="skip", **options)
     counts = decoded.counts.to_pylist()
     assert counts[0] == counts[1] == counts[3] == len(rows)
@@ -459,13 +454,12 @@ def test_every_truncation_leaves_the_neighbours_alone(level, name):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("dictionaries", ["unify", "decode"])
 @pytest.mark.parametrize("name", samples())
 @pytest.mark.parametrize("level", LEVELS)
-def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, name, dictionaries):
+def test_mutations_give_values_or_errors_and_leave_the_neighbours_alone(level, name):
     dice, good = random.Random(f"{SEED} {name}"), samples()[name]
-    for _ in range(rounds(20, 1000)):
-        columns = dice.choice([None, ipc.read_schema(good).names])
+    for _ in range(rounds(20, 2000)):
+        columns, dictionaries = dice.choice([None, known(good)[1].names]), dice.choice(["unify", "decode"])
         check_beside(good, overwritten(good, dice), level, dictionaries=dictionaries, columns=columns)
 
 

@@ -7,7 +7,6 @@ import importlib
 import io
 import random
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
@@ -238,9 +237,8 @@ def test_any_batch_of_a_stream_while_others_read_on() -> None:
 
 
 def test_rows_of_a_reader_that_another_thread_closes() -> None:
-    data = FILE
     for _ in range(rounds(30, 2000)):
-        reader = ipc.open_file(data)
+        reader = ipc.open_file(FILE)
 
         def use(reader: Any = reader) -> None:
             for call in (reader.count_rows, lambda: reader.take([1]), lambda: reader.row(2), reader.batch_lengths):
@@ -256,14 +254,17 @@ def test_rows_of_a_reader_that_another_thread_closes() -> None:
 def test_converting_leaves_the_collector_as_others_set_it() -> None:
     """It is a setting of the whole process, that no thread may change for a moment where others run."""
     rows = ipc.RecordBatch.from_pydict({"x": list(range(2000))})
-    over, states = time.monotonic() + 0.3, []
+    over, states = [], []
 
     def convert() -> None:
-        while time.monotonic() < over:
-            rows.to_pylist()
+        try:
+            for _ in range(rounds(100, 2000)):
+                rows.to_pylist()
+        finally:
+            over.append(True)
 
     def look() -> None:
-        while time.monotonic() < over:
+        while len(over) < 2 or not states:
             states.append(gc.isenabled())
 
     assert together(convert, convert, look) == [None] * 3

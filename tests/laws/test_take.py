@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers import drive
-from helpers.arrays import CASES, ipc_bytes, read_array, read_batch
-from laws.digests import tiled
+from helpers.arrays import CASES, ipc_bytes, read_array, read_batch, tiled
 
 import arrowipc as ipc
 from arrowipc import types

@@ -13,9 +13,7 @@ from hypothesis import example, given, strategies as st
 import arrowipc as ipc
 from arrowipc import UnsupportedError, types as T
 
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 ZONES = [None, "UTC", "+05:30", "Europe/Oslo", "America/New_York"]
-DAY = 86_400
 #: What a time in nanoseconds, which is a whole microsecond, is beside one in microseconds.
 KINDS = [*[lambda unit, zone=zone: T.timestamp(unit, zone) for zone in ZONES], T.duration]
 
@@ -23,9 +21,8 @@ ticks = st.lists(st.none() | st.integers(-(2**63) // 1000 + 1, 2**63 // 1000 - 1
 
 
 @given(ticks, st.sampled_from(KINDS))
-@example(
-    [0, -1, 1, 1_711_846_800_000_000, 1_729_990_800_000_000], KINDS[3]
-)  # the hours that a summer lacks and repeats
+# The hours that a summer lacks and repeats.
+@example([0, -1, 1, 1_711_846_800_000_000, 1_729_990_800_000_000], KINDS[3])
 def test_whole_microseconds_are_what_they_are_in_microseconds(numbers, kind):
     fine = ipc.Array.from_pylist([None if n is None else 1000 * n for n in numbers], kind("ns"))
     coarse = ipc.Array.from_pylist(numbers, kind("us"))
@@ -35,17 +32,6 @@ def test_whole_microseconds_are_what_they_are_in_microseconds(numbers, kind):
     assert ipc.Array.from_pylist(coarse.to_pylist(), kind("us")) == coarse
     assert fine.cast(kind("us")) == coarse
     assert coarse.cast(kind("ns")) == fine
-
-
-@given(st.sampled_from([*PER_SECOND]), st.lists(st.integers(0, DAY * 10**6 - 1), max_size=8))
-def test_times_of_day_come_back(unit, numbers):
-    kind = T.time32(unit) if unit in ("s", "ms") else T.time64(unit)
-    whole = max(10**6 // PER_SECOND[unit], 1)
-    numbers = [n // whole * whole for n in numbers]
-    times = [(dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=n)).time() for n in numbers]
-    array = ipc.Array.from_pylist(times, kind)
-    assert array.to_pylist() == times
-    assert array.to_numpy().tolist() == [n * PER_SECOND[unit] // 10**6 for n in numbers]
 
 
 @pytest.mark.parametrize(

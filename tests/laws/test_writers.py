@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import permutations
+from itertools import combinations_with_replacement, permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +106,15 @@ def rows_in(folder: Path) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("before", BEFORE)
-@pytest.mark.parametrize("second", [*WRITERS, *OTHERS])
-@pytest.mark.parametrize("first", WRITERS)
-def test_no_row_that_was_reported_is_lost_without_an_error(tmp_path, monkeypatch, first, second, before):
+@pytest.fixture(autouse=True)
+def no_look_is_long(monkeypatch):
     for module in (locks, existing, atomic_file):
         monkeypatch.setattr(module, "LONGEST_LOOK", 0)
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(("first", "second"), [*combinations_with_replacement(WRITERS, 2), *product(WRITERS, OTHERS)])
+def test_no_row_that_was_reported_is_lost_without_an_error(tmp_path, first, second, before):
     opened = descriptors()
     turns = [turn for turn, kind in enumerate((first, second)) for _ in Actor(kind, tmp_path, 0).steps()]
     for order in sorted({*permutations(turns)}):
@@ -192,6 +195,11 @@ def test_processes_that_append_to_a_stream_and_replace_it_lose_no_row(tmp_path):
     assert not list(tmp_path.glob(".*.tmp"))
 
 
+def fork_writers(folder: str) -> None:
+    for way in ("stays", "ends", "abandons"):
+        fork_a_writer(f"{folder}/{way}", way)
+
+
 def fork_a_writer(path: str, way: str) -> None:
     append = WRITERS["append to a stream"]
     writer = append(path)
@@ -226,10 +234,9 @@ def fork_a_writer(path: str, way: str) -> None:
             os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("way", ["stays", "ends", "abandons"])
-def test_a_lock_ends_with_its_writer_whatever_children_were_forked(tmp_path, way):
-    printed(run_function(fork_a_writer, tmp_path / "x", way))
-    assert column_of(tmp_path / "x") == [1, 2, 3, 4]
+def test_a_lock_ends_with_its_writer_whatever_children_were_forked(tmp_path):
+    printed(run_function(fork_writers, tmp_path))
+    assert [column_of(path) for path in tmp_path.iterdir()] == [[1, 2, 3, 4]] * 3
 
 
 def fork_in_the_block(path: str, kind: str) -> None:

@@ -164,9 +164,8 @@ def test_columns_chosen_by_name_index_and_path():
     cells = [payload(a=[1], s=[{"b": 2, "c": 3}]), payload(s=[{"c": 5, "d": 0, "b": 4}], more=["x"], a=[9])]
     assert decode(*cells, columns=["s.c", "a"]) == {"s": [{"c": 3}, {"c": 5}], "a": [1, 9]}
     assert decode(*cells, columns=0) == {"a": [1, 9]}
-    assert decode(*cells, columns=["s"], schema=ipc.decode_payloads(cells[:1]).batch.schema) == {
-        "s": [{"b": 2, "c": 3}, {"b": 4, "c": 5}]
-    }
+    schema = ipc.decode_payloads(cells[:1]).batch.schema
+    assert decode(*cells, columns=["s"], schema=schema) == {"s": [{"b": 2, "c": 3}, {"b": 4, "c": 5}]}
     with pytest.raises(ipc.UsageError, match=r"cell 0: .*columns: no column 'z'"):
         decode(*cells, columns=["z"])
 

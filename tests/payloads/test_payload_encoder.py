@@ -55,7 +55,7 @@ def check_rows(found: list[bytes], batch: ipc.RecordBatch, offsets: list[int]) -
         assert ours(theirs).equals(again, nan_equal=True)
 
 
-@settings(max_examples=rounds(150, 150))
+@settings(max_examples=rounds(60, 150))
 @given(randoms.batches(most_batches=1), st.lists(st.integers(0, 12), min_size=1, max_size=6), OPTIONS)
 def test_a_cell_has_the_bytes_of_a_stream_of_its_rows(parts, cuts, options):
     if not parts:

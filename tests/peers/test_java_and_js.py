@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers import arrays, drive, golden, java, support
-from laws import digests
 from peers import plain_json
 
 pytestmark = pytest.mark.nosanitize  # starts programs that AddressSanitizer would be loaded into
@@ -71,7 +70,7 @@ UNCOMMON |= {name for name in arrays.CASES if "run_end" in name or "list_view" i
 
 def wide(without: set[str]) -> bytes:
     """Two batches of all types that both implementations know."""
-    columns = {name: digests.tiled(array, 41) for name, array in arrays.CASES.items() if name not in without}
+    columns = {name: arrays.tiled(array, 41) for name, array in arrays.CASES.items() if name not in without}
     batch = pa.record_batch(columns)
     return arrays.pyarrow_bytes([batch, batch.slice(7, 20)])
 

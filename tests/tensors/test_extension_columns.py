@@ -10,15 +10,8 @@ from helpers import drive
 from helpers.arrays import ipc_bytes, pyarrow_bytes
 
 import arrowipc as ipc
-from arrowipc import types as T
-from arrowipc.tensors.extension_columns import (
-    FIXED_SHAPE,
-    VARIABLE_SHAPE,
-    fixed_shape_tensor,
-    tensor_column,
-    tensor_parameters,
-    variable_shape_tensor,
-)
+from arrowipc import fixed_shape_tensor, tensor_column, tensor_parameters, types as T, variable_shape_tensor
+from arrowipc.tensors.extension_columns import FIXED_SHAPE, VARIABLE_SHAPE
 
 
 def stream(*columns: ipc.Array) -> bytearray:

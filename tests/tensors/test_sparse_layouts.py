@@ -1,8 +1,6 @@
 """Sparse tensors in memory: parts, layouts, and the objects of other libraries."""
 
 import contextlib
-import copy
-import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -200,7 +198,7 @@ def test_an_index_that_changes_after_it_was_checked_gives_values_or_a_known_erro
             getattr(tensor, use)()
 
 
-# -- equality, text, copies ----------------------------------------------------------------------------------
+# -- equality ------------------------------------------------------------------------------------------------
 
 
 def test_equality_is_of_values_at_coordinates():
@@ -218,15 +216,6 @@ def test_equality_is_of_values_at_coordinates():
     assert nan.equals(nan.rename(None), nan_equal=True)
     with pytest.raises(TypeError, match="unhashable"):
         hash(tensor)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_copies(layout):
-    tensor = layout.from_dense(DENSE, dim_names=("y", "x"))
-    for made in (pickle.loads(pickle.dumps(tensor)), copy.copy(tensor), copy.deepcopy(tensor)):
-        assert made == tensor
-        assert made.dim_names == ("y", "x")
-        assert type(made) is layout
 
 
 # -- SciPy ---------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from helpers.processes import printed, run_module
 
 import arrowipc as ipc
 
@@ -62,12 +61,6 @@ def columns_of_pandas() -> dict[str, list[Any]]:
 
     columns = {"a": pd.Series([1, 2]), "b": pd.Index(["x", None]), "c": pd.Categorical(["u", None])}
     return ipc.RecordBatch.from_pydict(columns).to_pydict()
-
-
-def without_pyarrow(folder: Path) -> dict[str, Any]:
-    """What becomes of the files of a folder, by name, and of columns, in a process that cannot import pyarrow."""
-    found: dict[str, Any] = json.loads(printed(run_module("values.frames", folder, timeout=600)))
-    return found
 
 
 if __name__ == "__main__":

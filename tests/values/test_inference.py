@@ -108,9 +108,8 @@ def test_arrays_in_lists_lose_nothing() -> None:
 
 
 def test_times_of_numpy_get_the_finest_of_their_units() -> None:
-    array = ipc.Array.from_pylist(
-        [np.timedelta64(5, "s"), np.timedelta64(5, "ms"), np.timedelta64("NaT", "s"), nat_without_unit()]
-    )
+    spans = [np.timedelta64(5, "s"), np.timedelta64(5, "ms"), np.timedelta64("NaT", "s"), nat_without_unit()]
+    array = ipc.Array.from_pylist(spans)
     assert array.type == types.duration("ms")
     assert array.to_pylist() == [dt.timedelta(seconds=5), dt.timedelta(milliseconds=5), None, None]
     mixed = [np.timedelta64(5, "s"), dt.timedelta(1), None]

@@ -71,7 +71,7 @@ def travelling() -> dict[str, object]:
         "schema": batch.schema,
         "tensor": ipc.Tensor(np.arange(6.0).reshape(2, 3).T, dim_names=("a", "b")),
         "sparse": [
-            kind.from_dense(np.eye(3))
+            kind.from_dense(np.eye(3), dim_names=("y", "x"))
             for kind in (ipc.SparseCOOTensor, ipc.SparseCSRMatrix, ipc.SparseCSCMatrix, ipc.SparseCSFTensor)
         ],
     }
@@ -82,7 +82,8 @@ def same(found, sent) -> bool:
     if isinstance(sent, list):
         return len(found) == len(sent) and all(map(same, found, sent))
     options = {"nan_equal": True} if isinstance(sent, ipc.RecordBatch | ipc.Table | ipc.Array) else {}
-    return found.equals(sent, **options) and type(found) is type(sent)
+    names = [getattr(each, "dim_names", None) for each in (found, sent)]
+    return found.equals(sent, **options) and type(found) is type(sent) and names[0] == names[1]
 
 
 @pytest.fixture(scope="module", params=["fork", "spawn", "forkserver"])
