@@ -162,10 +162,10 @@ cdef inline int span_offsets(const ColumnsData* d, int32_t f, int32_t width, con
 # child's first. The run ends take no elements: their parent handles them.
 cdef int span_children(const ColumnsData* d, int32_t f, bint nulls, Span* spans, Span* inner,
                        Fault* fault) noexcept nogil
-# Check the views of a span that point into data buffers. Add the size of each to `used` of its buffer: these sums are
-# `stride` integers apart.
-cdef int measure_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, int64_t* used,
-                       int32_t stride, Fault* fault) noexcept nogil
+# Copy the views of a span, and check the copies, since others may write to the memory that was read; nulls become empty.
+# The size of each view that points into a data buffer is added to `used` of it: these sums are `stride` integers apart.
+cdef int check_views(uint8_t* out, const ColumnsData* d, int32_t f, const Span* span, int64_t* used, int32_t stride,
+                     Fault* fault) noexcept nogil
 
 
 cdef inline bint any_long(const uint8_t* views, int64_t count) noexcept nogil:
@@ -179,10 +179,13 @@ cdef inline bint any_long(const uint8_t* views, int64_t count) noexcept nogil:
 
 cdef inline void move_members(uint8_t* out, const uint8_t* offsets, const uint8_t* codes, int64_t count,
                               const int8_t* ordinals, const int64_t* shifts) noexcept nogil:
-    """Write the offsets of a dense union, each moved by its child's shift."""
+    """Write the offsets of a dense union, each moved by its child's shift.
+
+    `shifts` are 128: a code that others write to the source after its check may belong to no child (-1).
+    """
     cdef int64_t i
     for i in range(count):
-        store_int(out, i, 4, load_i32(offsets + 4 * i) + shifts[ordinals[codes[i] & 127]])
+        store_int(out, i, 4, load_i32(offsets + 4 * i) + shifts[ordinals[codes[i] & 127] & 127])
 
 
 cdef inline void move_runs(uint8_t* out, const ColumnsData* d, int32_t f, const Span* runs, const Span* span,

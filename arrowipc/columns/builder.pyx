@@ -376,26 +376,30 @@ cdef int span_children(const ColumnsData* d, int32_t f, bint nulls, Span* spans,
     return set_span(d, child, inner.start, inner.count, spans, fault) if found == 0 else -1
 
 
-cdef int measure_views(const ColumnsData* d, int32_t f, const uint8_t* bits, const Span* span, int64_t* used,
-                       int32_t stride, Fault* fault) noexcept nogil:
+cdef int check_views(uint8_t* out, const ColumnsData* d, int32_t f, const Span* span, int64_t* used, int32_t stride,
+                     Fault* fault) noexcept nogil:
     cdef const FieldPlan* field = &d.plan.fields[f]
+    cdef const uint8_t* bits = validity(d, f) if d.nodes[f].null_count != 0 else NULL
     cdef const uint8_t* views = d.extents[field.first_buffer + 1].data
     cdef const Extent* buffers = d.extents + d.views[field.view].first
     cdef int32_t count = d.views[field.view].count, index
     cdef int64_t i, length, offset
     for i in range(span.start, span.start + span.count):
-        length = load_i32(views + 16 * i)
-        if 0 <= length <= 12 or (bits != NULL and not get_bit(bits, i)):
-            continue
-        if length < 0:
-            return fail(fault, FAULT_VIEW, f, 1, i, length, 0, b"length")
-        index = load_i32(views + 16 * i + 8)
-        if not 0 <= index < count:
-            return fail(fault, FAULT_VIEW, f, 1, i, index, count, b"buffer index")
-        offset = load_i32(views + 16 * i + 12)
-        if not inside(offset, length, buffers[index].size):
-            return fail(fault, FAULT_VIEW, f, 1, i, offset, buffers[index].size, b"offset")
-        used[index * stride] += length
+        memcpy(out, views + 16 * i, 16)
+        if bits != NULL and not get_bit(bits, i):
+            memset(out, 0, 16)
+        length = load_i32(out)
+        if not 0 <= length <= 12:
+            if length < 0:
+                return fail(fault, FAULT_VIEW, f, 1, i, length, 0, b"length")
+            index = load_i32(out + 8)
+            if not 0 <= index < count:
+                return fail(fault, FAULT_VIEW, f, 1, i, index, count, b"buffer index")
+            offset = load_i32(out + 12)
+            if not inside(offset, length, buffers[index].size):
+                return fail(fault, FAULT_VIEW, f, 1, i, offset, buffers[index].size, b"offset")
+            used[index * stride] += length
+        out += 16
     return 0
 
 
@@ -512,6 +516,7 @@ cdef int append_dense(ColumnsBuilder g, const Append* job, int32_t f) noexcept n
     cdef int64_t count = g.spans[f].count
     cdef const uint8_t* codes = job.piece.extents[first].data + g.spans[f].start
     cdef int64_t shifts[128]
+    memset(shifts, 0, sizeof(shifts))
     for k in range(field.n_children):
         if g.spans[child].count:
             if g.nodes[child].length > INT32_MAX - g.spans[child].count + 1:
@@ -547,19 +552,22 @@ cdef int append_runs(ColumnsBuilder g, const Append* job, int32_t f, const Span*
 cdef int append_views(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
     """Append views; a null element gets an empty view."""
     cdef const FieldPlan* field = &g.p.fields[f]
-    cdef int32_t first = field.first_buffer, variadic = job.piece.views[field.view].count
-    cdef const uint8_t* bits = validity_of(job, f, first)
-    cdef int64_t start = g.spans[f].start, count = g.spans[f].count
-    cdef const uint8_t* views = job.piece.extents[first + 1].data + 16 * start
-    if bits == NULL and not any_long(views, count):
-        return copy_in(g, first + 1, views, 16 * count, job.fault)
-    if reserve_items(<void**> &g.targets, &g.targets_room, variadic, sizeof(PoolTarget)) < 0:
+    cdef int32_t buffer = field.first_buffer + 1, variadic = job.piece.views[field.view].count
+    cdef int64_t count = g.spans[f].count
+    cdef const uint8_t* views = job.piece.extents[buffer].data + 16 * g.spans[f].start
+    cdef uint8_t* out
+    if validity_of(job, f, field.first_buffer) == NULL and not any_long(views, count):
+        return copy_in(g, buffer, views, 16 * count, job.fault)
+    if (reserve_items(<void**> &g.targets, &g.targets_room, variadic, sizeof(PoolTarget)) < 0
+            or reserve(g, buffer, 16 * count, job.fault) < 0):
         return fail(job.fault, FAULT_MEMORY)
     memset(g.targets, 0, variadic * sizeof(PoolTarget))
-    if (measure_views(job.piece, f, bits, &g.spans[f], &g.targets.used, sizeof(PoolTarget) // 8, job.fault) < 0
-            or choose_targets(g, job, f) < 0 or reserve(g, first + 1, 16 * count, job.fault) < 0):
+    out = g.blocks[buffer].data + g.sizes[buffer]
+    if (check_views(out, job.piece, f, &g.spans[f], &g.targets.used, sizeof(PoolTarget) // 8, job.fault) < 0
+            or choose_targets(g, job, f) < 0 or move_to_pool(g, job, f, out) < 0):
         return -1
-    return copy_views(g, job, f, views, bits)
+    g.sizes[buffer] += 16 * count
+    return 0
 
 
 cdef int choose_targets(ColumnsBuilder g, const Append* job, int32_t f) noexcept nogil:
@@ -598,36 +606,28 @@ cdef int choose_targets(ColumnsBuilder g, const Append* job, int32_t f) noexcept
     return 0
 
 
-cdef int copy_views(ColumnsBuilder g, const Append* job, int32_t f, const uint8_t* views,
-                    const uint8_t* bits) noexcept nogil:
-    """Write the views, pointing into the pool; all have been checked."""
-    cdef int32_t view = g.p.fields[f].view, buffer = g.p.fields[f].first_buffer + 1
+cdef int move_to_pool(ColumnsBuilder g, const Append* job, int32_t f, uint8_t* out) noexcept nogil:
+    """Let views, which have been checked, point into the pool."""
+    cdef int32_t view = g.p.fields[f].view
     cdef const Extent* extents = job.piece.extents + job.piece.views[view].first
-    cdef int64_t start = g.spans[f].start, i, length
+    cdef int64_t i, length
     cdef const PoolTarget* target
-    cdef uint8_t* out = g.blocks[buffer].data + g.sizes[buffer]
     cdef uint8_t* place
     for i in range(g.spans[f].count):
-        if bits != NULL and not get_bit(bits, start + i):
-            memset(out, 0, 16)
-        else:
-            memcpy(out, views, 16)
-            length = load_i32(views)
-            if length > 12:
-                target = &g.targets[load_i32(views + 8)]
-                if target.index >= 0:
-                    store_int(out, 2, 4, target.index)
-                    store_int(out, 3, 4, load_i32(views + 12) + target.shift)
-                else:
-                    place = pool_place(g, view, length, job.fault)
-                    if place == NULL:
-                        return -1
-                    memcpy(place, extents[load_i32(views + 8)].data + load_i32(views + 12), length)
-                    store_int(out, 2, 4, g.pools[view].open)
-                    store_int(out, 3, 4, g.pools[view].open_bytes - length)
+        length = load_i32(out)
+        if length > 12:
+            target = &g.targets[load_i32(out + 8)]
+            if target.index >= 0:
+                store_int(out, 2, 4, target.index)
+                store_int(out, 3, 4, load_i32(out + 12) + target.shift)
+            else:
+                place = pool_place(g, view, length, job.fault)
+                if place == NULL:
+                    return -1
+                memcpy(place, extents[load_i32(out + 8)].data + load_i32(out + 12), length)
+                store_int(out, 2, 4, g.pools[view].open)
+                store_int(out, 3, 4, g.pools[view].open_bytes - length)
         out += 16
-        views += 16
-    g.sizes[buffer] += 16 * g.spans[f].count
     return 0
 
 

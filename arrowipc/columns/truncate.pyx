@@ -23,7 +23,7 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Memory, Plan
 from arrowipc.columns.builder cimport (
-    Span, any_long, measure_views, move_members, move_runs, span_children, span_offsets,
+    Span, any_long, check_views, move_members, move_runs, span_children, span_offsets,
 )
 from arrowipc.columns.elements cimport check, check_native
 from arrowipc.columns.record_batch cimport RecordBatch
@@ -92,6 +92,14 @@ cdef inline uint8_t* take_scratch(Truncator t, int64_t size, Fault* fault) noexc
     t.left -= size
     t.taken += size
     return out
+
+
+cdef inline void give_scratch_back(Truncator t, int64_t size) noexcept nogil:
+    """Make the scratch of `size` bytes that was taken last free again."""
+    size = round_up(size + SLACK, 64)
+    t.at -= size
+    t.left += size
+    t.taken -= size
 
 
 cdef void recycle(Truncator t) noexcept nogil:
@@ -253,11 +261,13 @@ cdef int cut_dense(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     cdef uint8_t* copy
     cdef int32_t child = f + 1, k
     cdef bint moved = False
+    memset(shifts, 0, sizeof(shifts))
     out[0] = Extent(source[0].data + t.spans[f].start, count)
     out[1] = Extent(source[1].data + 4 * t.spans[f].start, 4 * count)
     for k in range(field.n_children):
-        shifts[k] = cut.source.nodes[child].offset - t.spans[child].start if t.spans[child].count else 0
-        moved |= shifts[k] != 0
+        if t.spans[child].count:
+            shifts[k] = cut.source.nodes[child].offset - t.spans[child].start
+            moved |= shifts[k] != 0
         child = t.d.plan.fields[child].end
     if moved:
         copy = take_scratch(t, 4 * count, cut.fault)
@@ -296,27 +306,31 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     cdef const ViewRange* source = &cut.source.views[field.view]
     cdef const Extent* buffers = cut.source.extents + source.first
     cdef Extent* out = &t.d.extents[field.first_buffer + 1]
-    cdef const uint8_t* bits = validity_of(t, cut, f)
+    cdef const Span* span = &t.spans[f]
+    cdef const uint8_t* views = cut.source.extents[field.first_buffer + 1].data + 16 * span.start
     cdef int64_t total = 0, used = 0
     cdef int32_t k
-    out[0] = Extent(cut.source.extents[field.first_buffer + 1].data + 16 * t.spans[f].start, 16 * t.spans[f].count)
+    out[0] = Extent(views, 16 * span.count)
     place_views(&t.d, f, NULL, 0, t.d.n_extents)
     for k in range(source.count):
         if add_overflows(total, buffers[k].size, &total):
             total = INT64_MAX
             break
-    if any_long(out.data, t.spans[f].count):
-        if measure_views(cut.source, f, bits, &t.spans[f], &used, 0, cut.fault) < 0:
+    if any_long(views, span.count):
+        out.data = take_scratch(t, out.size, cut.fault)
+        if (out.data == NULL
+                or check_views(<uint8_t*> out.data, cut.source, f, span, &used, 0, cut.fault) < 0
+                or more_extents(t, source.count, cut.fault) < 0):
             return -1
         if t.tight:
-            if more_extents(t, source.count, cut.fault) < 0:
-                return -1
-            total = find_windows(t, cut, f, bits)
+            total = find_windows(t, cut, f)
         # Views may share bytes: packed, they must not take more than the buffers do.
         if used <= total and <double> total > t.view_waste * <double> used + VIEW_SLACK:
-            return pack_views(t, cut, f, bits, used)
+            return pack_views(t, cut, f, used)
         if t.tight:
-            return move_to_windows(t, cut, f, bits)
+            return move_to_windows(t, cut, f)
+        give_scratch_back(t, 16 * t.spans[f].count)
+        t.d.extents[field.first_buffer + 1].data = views
     elif t.tight or total > VIEW_SLACK:
         return 0
     if more_extents(t, source.count, cut.fault) < 0:
@@ -325,7 +339,7 @@ cdef int cut_views(Truncator t, const TruncateCall* cut, int32_t f) noexcept nog
     return 0
 
 
-cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
     """Find the bytes of each data buffer from the first to the last one in use; these windows go behind the extents.
 
     Returns the sum of their sizes. Values that share bytes still share them. All views have been checked.
@@ -339,7 +353,7 @@ cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const
     memset(windows, 0, source.count * sizeof(Extent))
     for i in range(t.spans[f].count):
         length = load_i32(views + 16 * i)
-        if length <= 12 or (bits != NULL and not get_bit(bits, t.spans[f].start + i)):
+        if length <= 12:
             continue
         window = &windows[load_i32(views + 16 * i + 8)]
         place = cut.source.extents[source.first + load_i32(views + 16 * i + 8)].data + load_i32(views + 16 * i + 12)
@@ -352,33 +366,28 @@ cdef int64_t find_windows(Truncator t, const TruncateCall* cut, int32_t f, const
     return total
 
 
-cdef int move_to_windows(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits) noexcept nogil:
+cdef int move_to_windows(Truncator t, const TruncateCall* cut, int32_t f) noexcept nogil:
     """Let views point into the windows that `find_windows` has left, without the buffers that no view uses."""
     cdef const ViewRange* source = &cut.source.views[t.d.plan.fields[f].view]
-    cdef int32_t buffer = t.d.plan.fields[f].first_buffer + 1, k, kept = 0
-    cdef const uint8_t* views = t.d.extents[buffer].data
+    cdef uint8_t* views = <uint8_t*> t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
     cdef Extent* windows = t.d.extents + t.d.n_extents
-    cdef uint8_t* out = take_scratch(t, 16 * t.spans[f].count, cut.fault)
     cdef int32_t* places = <int32_t*> take_scratch(t, 4 * <int64_t> source.count, cut.fault)
+    cdef int32_t k, kept = 0
     cdef int64_t i
-    if out == NULL or places == NULL:
+    if places == NULL:
         return -1
-    t.d.extents[buffer].data = out
     for k in range(source.count):
         places[k] = kept
         if windows[k].size:
             windows[kept] = windows[k]
             kept += 1
     for i in range(t.spans[f].count):
-        memcpy(out, views, 16)
-        if bits != NULL and not get_bit(bits, t.spans[f].start + i):
-            memset(out, 0, 16)
-        elif load_i32(views) > 12:
+        if load_i32(views) > 12:
             k = load_i32(views + 8)
-            store_int(out, 2, 4, places[k])
-            store_int(out, 3, 4, load_i32(views + 12) - (windows[places[k]].data
-                                                         - cut.source.extents[source.first + k].data))
-        views, out = views + 16, out + 16
+            store_int(views, 2, 4, places[k])
+            store_int(views, 3, 4, load_i32(views + 12) - (windows[places[k]].data
+                                                           - cut.source.extents[source.first + k].data))
+        views += 16
     t.d.n_extents += kept
     t.d.views[t.d.plan.fields[f].view].count = kept
     return 0
@@ -398,38 +407,29 @@ cdef uint8_t* open_buffer(Truncator t, int32_t view, int64_t size, Fault* fault)
     return data
 
 
-cdef int pack_views(Truncator t, const TruncateCall* cut, int32_t f, const uint8_t* bits, int64_t used) noexcept nogil:
+cdef int pack_views(Truncator t, const TruncateCall* cut, int32_t f, int64_t used) noexcept nogil:
     """Copy the `used` bytes that views point at, one value behind the other; all views have been checked."""
-    cdef int32_t view = t.d.plan.fields[f].view, buffer = t.d.plan.fields[f].first_buffer + 1
+    cdef int32_t view = t.d.plan.fields[f].view
     cdef const Extent* buffers = cut.source.extents + cut.source.views[view].first
-    cdef int64_t start = t.spans[f].start, count = t.spans[f].count, i, length, filled = 0, capacity = 0
-    cdef const uint8_t* views = t.d.extents[buffer].data
-    cdef uint8_t* out = take_scratch(t, 16 * count, cut.fault)
+    cdef int64_t i, length, filled = 0, capacity = 0
+    cdef uint8_t* views = <uint8_t*> t.d.extents[t.d.plan.fields[f].first_buffer + 1].data
     cdef uint8_t* data = NULL
-    if out == NULL:
-        return -1
-    t.d.extents[buffer].data = out
-    for i in range(count):
-        if bits != NULL and not get_bit(bits, start + i):
-            memset(out, 0, 16)
-        else:
-            memcpy(out, views, 16)
-            length = load_i32(views)
-            if length > 12:
-                if length > capacity - filled:
-                    capacity = max(length, min(used, t.largest))
-                    filled = 0
-                    data = open_buffer(t, view, capacity, cut.fault)
-                    if data == NULL:
-                        return -1
-                memcpy(data + filled, buffers[load_i32(views + 8)].data + load_i32(views + 12), length)
-                store_int(out, 2, 4, t.d.views[view].count - 1)
-                store_int(out, 3, 4, filled)
-                filled += length
-                used -= length
-                t.d.extents[t.d.n_extents - 1].size = filled
+    for i in range(t.spans[f].count):
+        length = load_i32(views)
+        if length > 12:
+            if length > capacity - filled:
+                capacity = max(length, min(used, t.largest))
+                filled = 0
+                data = open_buffer(t, view, capacity, cut.fault)
+                if data == NULL:
+                    return -1
+            memcpy(data + filled, buffers[load_i32(views + 8)].data + load_i32(views + 12), length)
+            store_int(views, 2, 4, t.d.views[view].count - 1)
+            store_int(views, 3, 4, filled)
+            filled += length
+            used -= length
+            t.d.extents[t.d.n_extents - 1].size = filled
         views += 16
-        out += 16
     return 0
 
 

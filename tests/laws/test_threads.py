@@ -1,5 +1,6 @@
 """Threads: data is shared freely; what one thread uses is refused to others and does not go away under it."""
 
+import contextlib
 import gc
 import io
 import threading
@@ -13,10 +14,11 @@ import pyarrow as pa
 import pytest
 from helpers import arrays, arrow_columns, drive, scenarios
 from helpers.memory import counts, descriptors, more_than
-from helpers.processes import in_threads, together
+from helpers.processes import in_threads, printed, run_function, together
 
 import arrowipc as ipc
 from arrowipc.cdata.import_array import stream_from
+from arrowipc.columns.truncate import compact
 
 THREADS = 4
 #: Buffers that kernels work on for a while without the GIL, in another order for each codec.
@@ -258,6 +260,39 @@ def test_feeding_while_another_thread_decodes(stream: bytes) -> None:
     nothing, batches = together(feed, take)
     assert nothing is None
     assert rows(batches) == expected
+
+
+# -- memory that others write to -----------------------------------------------------------------------------
+
+
+def copy_what_changes() -> None:
+    """Copy views while a thread lets them point far outside, and back again, in the memory that was read."""
+    texts = pa.array([f"a text of {i} that is not short" for i in range(20_000)], pa.string_view())
+    data = bytearray(arrow_columns.stream(pa.record_batch([texts], names=["x"])))
+    [batch] = ipc.open_stream(data)
+    at = data.index(b"a te") - 4  # the first view: its size, the first four bytes
+    views = np.frombuffer(data, np.int32, 4 * len(texts), at).reshape(-1, 4)
+    right, wrong = views.copy(), views.copy()
+    wrong[:, 2] = 1 << 29
+    copies = [lambda: ipc.concat_batches([batch] * 2), lambda: compact(batch.slice(3, 5_000)), lambda: batch.take(odd)]
+    odd = list(range(1, len(texts), 2))
+    end = time.monotonic() + 1
+
+    def change() -> None:
+        while time.monotonic() < end:
+            np.copyto(views, wrong)
+            np.copyto(views, right)
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    while changing.is_alive():
+        for each in copies:
+            with contextlib.suppress(ipc.ArrowIpcError):
+                each()
+
+
+def test_views_that_change_while_they_are_copied_are_not_followed_out_of_their_buffers() -> None:
+    printed(run_function(copy_what_changes))
 
 
 # -- writers -------------------------------------------------------------------------------------------------
