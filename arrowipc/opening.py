@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arrowipc.arguments import check_flag, columns_of, items_of
+from arrowipc.arguments import Initialized, check_flag, columns_of, items_of
 from arrowipc.decode.decoders import decode_messages, schema_of
 from arrowipc.decode.file_decoder import MAGIC
 from arrowipc.decode.framing import Framer, Message
@@ -212,7 +212,7 @@ def read_schema(source: Readable | Message, *, limits: Limits | None = None) -> 
 # -- single messages -----------------------------------------------------------------------------------------
 
 
-class MessageReader(Closing):
+class MessageReader(Closing, Initialized):
     """Iterates over the encapsulated messages of a source, whatever their kind and order.
 
     Parameters

@@ -7,7 +7,9 @@ from _thread import RLock
 
 from arrowipc._core import Source
 from arrowipc.arguments import (
-    Initialized,
+    Hints,
+    MadeOnce,
+    add_hints,
     batch_number,
     by_name,
     check_flag,
@@ -76,17 +78,19 @@ _INSTEAD = by_name(
 )
 
 
-#: What `instead_of_rows` returned before: ``hasattr(reader, name)`` asks for it each time.
-_INSTEAD_OF_ROWS: dict[str, dict[str, str]] = {}
+#: The names of a `Table`, whose module is not imported for them.
+OF_TABLES = (
+    "add_column append_column batches cast column columns combine combine_chunks drop drop_columns drop_null equals "
+    "field flatten from_arrays from_arrow from_batches from_pandas from_pydict from_pylist from_records "
+    "from_struct_array get_total_buffer_size itercolumns nbytes num_columns remove_column rename rename_columns "
+    "replace_schema_metadata schema set_column shape slice sort_by take to_arrow to_polars to_pydict to_pylist "
+    "to_records to_string to_struct_array to_tensor validate with_metadata"
+)
 
 
 def instead_of_rows(read: str = "read_all()") -> dict[str, str]:
     """Return names that people may try on readers -> what to use instead; `read` is the call that gives a table."""
-    if read not in _INSTEAD_OF_ROWS:
-        from arrowipc.tables import Table
-
-        _INSTEAD_OF_ROWS[read] = {**{name: f"{read}.{name}" for name in dir(Table)}, **_INSTEAD}
-    return _INSTEAD_OF_ROWS[read]
+    return {**{name: f"{read}.{name}" for name in OF_TABLES.split()}, **_INSTEAD}
 
 
 def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
@@ -96,7 +100,7 @@ def with_metadata(batch: RecordBatch) -> RecordBatchWithMetadata:
     return RecordBatchWithMetadata(batch, batch.custom_metadata)
 
 
-class Closing(Initialized):
+class Closing(MadeOnce):
     """Base of classes whose objects a ``with`` block closes."""
 
     __slots__ = ()
@@ -112,7 +116,7 @@ class Closing(Initialized):
         self.close()
 
 
-class BatchReader(Closing):
+class BatchReader(Closing, Hints):
     """Base of both readers: closing, pickling, and export of all batches."""
 
     __slots__ = ("__weakref__", "_closed", "_file", "_opened", "_owned")
@@ -121,10 +125,6 @@ class BatchReader(Closing):
     _file: Any
     _owned: bool
     _opened: tuple[tuple[Any, ...], dict[str, Any]]  # the arguments of __init__, if the source was a path or a URL
-
-    @classmethod
-    def _instead(cls) -> dict[str, str]:
-        return {**super()._instead(), **instead_of_rows()}
 
     @property
     def schema(self) -> Schema:
@@ -196,6 +196,9 @@ class BatchReader(Closing):
         from arrowipc.cdata.export import export_device_stream
 
         return export_device_stream(self.schema, iter(self), requested_schema, **kwargs)
+
+
+add_hints(BatchReader, {name: text for name, text in instead_of_rows().items() if name not in vars(BatchReader)})
 
 
 class RecordBatchStreamReader(BatchReader):
@@ -590,8 +593,7 @@ class RecordBatchFileReader(BatchReader):
     def __iter__(self) -> Iterator[RecordBatch]:
         numbers = range(self.num_record_batches)
         self.expect(numbers)
-        for i in numbers:
-            yield self.get_batch(i)
+        return map(self.get_batch, numbers)
 
     def expect(self, numbers: Iterable[int]) -> None:
         """Announce the batches that will be read, in this order, so that a remote file can fetch several at once."""
@@ -614,12 +616,13 @@ class RecordBatchFileReader(BatchReader):
         """
         if self._closed:
             self._check_open()
-        i = batch_number(i, self.num_record_batches)
+        decoder = self.decoder
+        i = batch_number(i, decoder.num_record_batches)
         dictionaries = None if self._loaded else self._dictionaries_at(i)
         source = self.source
         if source is not None:
-            return self.decoder.batch(i, source, self.decoder.block(i)[0], dictionaries)
-        return self.decoder.batch(i, *self._fetch(i), dictionaries)
+            return decoder.batch(i, source, -1, dictionaries)
+        return decoder.batch(i, *self._fetch(i), dictionaries)
 
     def get_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
         """Iterate over some batches, in the order of `indices`; of a remote file, several are fetched at once.

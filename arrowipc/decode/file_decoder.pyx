@@ -267,13 +267,14 @@ cdef class BlockDecoder:
             check_total(self.footer)
 
     def batch(self, int64_t index, source, int64_t at=0, tuple dictionaries=None):
-        """Decode record batch `index`, whose metadata and body begin at byte `at` of `source`.
+        """Decode record batch `index`, whose metadata and body begin at byte `at` of `source`; -1: as in the file.
 
         `dictionaries`: those that the batch uses, if an index says which. For a file, load all of them first, in order.
         """
         cdef Block block = self.footer.block(index, False)
         cdef Source held = source if isinstance(source, Source) else Source(source)
         cdef Envelope envelope
+        at = block.offset if at == -1 else at
         try:
             self.open_block(block, held, at, MessageHeader_RecordBatch, True, &envelope)
             if dictionaries is None:

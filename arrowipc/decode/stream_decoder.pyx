@@ -3,6 +3,7 @@
 Columnar format, "IPC Streaming Format". Readers that pull, callers that push bytes, and asyncio all use this decoder.
 """
 
+from cpython.object cimport PyTypeObject
 from libc.stdint cimport int64_t, uintptr_t
 
 from arrowipc._core cimport Columns, Plan, Source
@@ -323,12 +324,14 @@ verify=False)\n--\n\n
 
 
 cdef extern from "Python.h":
-    object PyType_GenericAlloc(type kind, Py_ssize_t items)
+    object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
 
 
-def new_without_init(type kind not None):
+def new_without_init(kind):
     """Return an instance of a class of Python, without its `__init__`: `object.__new__` in a third of the time."""
-    return PyType_GenericAlloc(kind, 0)
+    if not isinstance(kind, type):
+        raise TypeError(f"expected a class, found {kind!r}")
+    return PyType_GenericAlloc(<PyTypeObject*> kind, 0)
 
 
 cdef int set_up(StreamDecoder stream, object columns, object validate, object limits, object use_threads,

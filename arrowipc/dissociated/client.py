@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import described, instance_of
+from arrowipc.arguments import Initialized, described, instance_of
 from arrowipc.decode.framing import message_of
 from arrowipc.decode.stream_decoder import StreamDecoder
 from arrowipc.dissociated.connection import LONGER, TIMEOUT, Connection, Deadline, seconds, wait
@@ -365,7 +365,7 @@ def connect(
     return Client(link, decoder, options.limits).begin(timeout)
 
 
-class Channel(Closing):
+class Channel(Closing, Initialized):
     """Connections to a server that are kept, for streams that are read one after the other.
 
     When a stream was read to its end, the next one uses its connection and its access to the server's memory;

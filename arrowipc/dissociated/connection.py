@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrowipc.arguments import described
+from arrowipc.arguments import Initialized, described
 from arrowipc.dissociated.protocol import NUMBERS, WITH_BODY, BodyType, body_tag, metadata_prefix
 from arrowipc.errors import UsageError
 from arrowipc.reader import Closing
@@ -48,7 +48,7 @@ class Frame(NamedTuple):
     handles: tuple[int, ...] = ()  #: file descriptors that came with it; the receiver must close them
 
 
-class Connection(Closing, ABC):
+class Connection(Closing, Initialized, ABC):
     """One end of a connection."""
 
     #: Seconds after which to call `progress` even if `fileno` is not readable: some libraries do not report everything.

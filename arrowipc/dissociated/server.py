@@ -14,7 +14,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from arrowipc.arguments import check_integer, check_text, described, instance_of
+from arrowipc.arguments import Initialized, check_integer, check_text, described, instance_of
 from arrowipc.dissociated import schemes
 from arrowipc.dissociated.connection import Alarm, Connection, Endpoint, seconds, wait
 from arrowipc.dissociated.protocol import Reason, ident_of
@@ -41,7 +41,7 @@ KEPT_ERRORS = 100
 KEPT_TEXT = 4000
 
 
-class Server(Closing):
+class Server(Closing, Initialized):
     """Serves named streams to any number of clients at once, until it is closed.
 
     A server without references also ends, once no client is connected.

@@ -21,14 +21,12 @@ from arrowipc.columns.record_batch cimport single_column
 from arrowipc.distinct.memo_table cimport SPELLED_LEAST, MemoTable, new_budget
 from arrowipc.distinct.unifier cimport new_unifier
 from arrowipc.inline.bits cimport largest, store_int
-from arrowipc.inline.element cimport validity
 from arrowipc.inline.fbs_layout cimport (
     IntervalUnit_YEAR_MONTH, TimeUnit_NANOSECOND, Type_Binary, Type_BinaryView, Type_Date, Type_Decimal,
     Type_FixedSizeBinary, Type_FloatingPoint, Type_Int, Type_Interval, Type_LargeBinary, Type_Map, Type_Time,
     Type_Timestamp,
 )
 from arrowipc.inline.layouts cimport LAYOUTS, LayoutSpec
-from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, FIELD_NULLABLE, FIELD_SIGNED, LAYOUT_BOOL, LAYOUT_DENSE, LAYOUT_FIXED, LAYOUT_LIST32, LAYOUT_NULL,
     LAYOUT_RUN_END, LAYOUT_SPARSE, LAYOUT_STRUCT, FieldPlan, LimitsData,

@@ -17,6 +17,7 @@ from helpers.arrow_columns import everything
 from helpers.calls import INTERNAL, OBJECTS, fitting, is_needed, parameters
 
 import arrowipc as ipc
+from arrowipc.reader import BatchReader
 
 #: What hands over the objects: they hold each other, and `batch` is what must stay as it is.
 World = dict[str, Any]
@@ -145,13 +146,15 @@ def use_blank(kind: type, known: World) -> None:
     for given in ((), *((each,) for each in OTHERS)):
         with contextlib.suppress(Exception):
             blanks.append(kind.__new__(kind, *given))
+    # The slots of a reader are empty then, as Python says.
+    refusals = (*REFUSALS, AttributeError) if issubclass(kind, BatchReader) else REFUSALS
     for blank in blanks[:2]:
         for action in (list, hash, bool, copy.copy, copy.deepcopy, pickle.dumps, memoryview, bytes):
             tried(lambda action=action, blank=blank: action(blank))
         for name in [*public(kind), *SYNTAX]:
             is_public = getattr(ipc, kind.__name__, None) is kind and name not in INTERNAL and hasattr(kind, name)
             for given in ((), (blank,), (0,), ("x",), ([0],), (known["batch"],), (known["schema"],), (b"",)):
-                with contextlib.suppress(*(REFUSALS if is_public else (Exception,))):
+                with contextlib.suppress(*(refusals if is_public else (Exception,))):
                     getattr(blank, name)(*given)
         taken_by = (ipc.Schema, ipc.Field, ipc.Table, ipc.new_stream, ipc.open, ipc.concat_batches, ipc.encode_payloads)
         for action in (*taken_by, ipc.StreamDecoder, ipc.Tensor, ipc.validate, ipc.read_record_batch):
