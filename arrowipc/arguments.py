@@ -466,7 +466,8 @@ class Hints(metaclass=_Listing):
 def add_hints(cls: type[Hints], instead: Mapping[str, str]) -> None:
     """Let the errors for names that a class lacks say what to use instead."""
     for name in instead:
-        setattr(cls, name, _Absent(name, instead))
+        if not hasattr(cls, name):
+            setattr(cls, name, _Absent(name, instead))
 
 
 add_hints(Hints, _INSTEAD)

@@ -198,7 +198,7 @@ class BatchReader(Closing, Hints):
         return export_device_stream(self.schema, iter(self), requested_schema, **kwargs)
 
 
-add_hints(BatchReader, {name: text for name, text in instead_of_rows().items() if name not in vars(BatchReader)})
+add_hints(BatchReader, instead_of_rows())
 
 
 class RecordBatchStreamReader(BatchReader):

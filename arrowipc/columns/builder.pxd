@@ -162,7 +162,7 @@ cdef inline int span_offsets(const ColumnsData* d, int32_t f, int32_t width, con
 # child's first. The run ends take no elements: their parent handles them.
 cdef int span_children(const ColumnsData* d, int32_t f, bint nulls, Span* spans, Span* inner,
                        Fault* fault) noexcept nogil
-# Copy the views of a span, and check the copies, since others may write to the memory that was read; nulls become empty.
+# Copy the views of a span, and check the copies, since others may write to the memory that was read; nulls are emptied.
 # The size of each view that points into a data buffer is added to `used` of it: these sums are `stride` integers apart.
 cdef int check_views(uint8_t* out, const ColumnsData* d, int32_t f, const Span* span, int64_t* used, int32_t stride,
                      Fault* fault) noexcept nogil

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from arrowipc._core import Source
-from arrowipc.arguments import check_callable, check_flag
+from arrowipc.arguments import add_hints, check_callable, check_flag
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.decode.decoders import schema_of
 from arrowipc.decode.file_decoder import MAGIC
@@ -56,12 +56,6 @@ class RecoveryReader(BatchReader):
         self._report = batches.report
         self._schema = batches.schema
 
-    @classmethod
-    def _instead(cls) -> dict[str, str]:
-        report = "report.{}, complete when all batches were read".format
-        names = {name: name for name in Recovery._fields} | {"damage": "skipped"}
-        return {**super()._instead(), **{name: report(field) for name, field in names.items()}}
-
     @property
     def schema(self) -> Schema:
         """Schema: of the batches that are read, after projection."""
@@ -96,6 +90,11 @@ class RecoveryReader(BatchReader):
 
     def __repr__(self) -> str:
         return f"<RecoveryReader: {self.report}>\n{self.schema}"
+
+
+_OF_REPORT = {name: name for name in Recovery._fields} | {"damage": "skipped"}
+_REPORT = "report.{}, complete when all batches were read".format
+add_hints(RecoveryReader, {name: _REPORT(field) for name, field in _OF_REPORT.items()})
 
 
 @overload
