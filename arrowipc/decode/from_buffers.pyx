@@ -60,7 +60,7 @@ def from_buffers(schema, length, nodes, buffers, variadic, dictionaries, custom_
     out.dictionaries = given_dictionaries(plan, dictionaries, &bounds)
     normalise(out, -1, &bounds, False)
     if proof:
-        validate_whole(out, proof)
+        validate_whole(out, proof, False)
     if custom_metadata:
         out.metadata_pairs = without_descriptions(metadata_of(custom_metadata).pairs)
     return out
@@ -101,15 +101,15 @@ def add_parts(Array array not None, list nodes, list buffers, list variadic, lis
 
 def validate_full(Columns columns not None):
     """See `RecordBatch.validate`."""
-    validate_whole(columns, level_of("full"))
+    validate_whole(columns, level_of("full"), True)
 
 
-cdef int validate_whole(Columns columns, int level) except -1:
+cdef int validate_whole(Columns columns, int level, bint use_threads) except -1:
     """Validate columns and their dictionaries, which come from arrays that may not have been validated."""
     for dictionary in columns.dictionaries:
         if dictionary is not None:
-            validate_whole(dictionary, level)
-    return validate(columns, level)
+            validate_whole(dictionary, level, use_threads)
+    return validate(columns, level, use_threads)
 
 
 cdef bytes packed(object length, object nodes, list places, object variadic):

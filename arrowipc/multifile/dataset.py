@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from time import perf_counter
@@ -13,7 +14,8 @@ from weakref import proxy
 import numpy as np
 
 from arrowipc.arguments import Initialized, check_choice, check_flag, check_integer, columns_of, described, instance_of
-from arrowipc.errors import UsageError
+from arrowipc.columns.truncate import compact
+from arrowipc.errors import FormatError, UsageError
 from arrowipc.limits import Limits
 from arrowipc.multifile.fragments import SMALL, Fragment, Opener, Unreadable
 from arrowipc.multifile.partitioning import key_type, key_value, keys_of
@@ -87,8 +89,8 @@ class Dataset(Initialized):
     """
 
     __slots__ = {
-        **dict.fromkeys(("__weakref__", "_by_keys", "_columns", "_exact", "_filter", "_numbers", "_options")),
-        **dict.fromkeys(("_plans", "_rows", "_unfiltered")),
+        **dict.fromkeys(("__weakref__", "_by_keys", "_columns", "_exact", "_filter", "_loose", "_numbers")),
+        **dict.fromkeys(("_options", "_plans", "_rows", "_unfiltered")),
         "fragments": "tuple of Fragment: the files, in order.",
         "schema": "Schema: of all batches.",
     }
@@ -115,6 +117,8 @@ class Dataset(Initialized):
         #: The filter that rules out files and batches, and the filter that rows have to pass.
         self._filter, self._exact = filter, exact
         self._unfiltered: tuple[Dataset, RowFilter] | None = None
+        #: The same without validation.
+        self._loose: Dataset | None = None
         self.schema = _projected(options.schema, columns)
         self._plans: dict[bytes, _Plan] = {}
         self._numbers: dict[Fragment, list[int]] = {}
@@ -298,8 +302,20 @@ class Dataset(Initialized):
         """
         return self._reader().take(rows)
 
-    def slice(self, offset: int = 0, length: int | None = None) -> Table:
-        """Return rows ``[offset, offset + length)``; rows past the end are left out. Errors are those of `take`."""
+    def slice(self, offset: int = 0, length: int | None = None, *, alone: bool = False) -> Table:
+        """Return rows ``[offset, offset + length)``; rows past the end are left out. Errors are those of `take`.
+
+        `alone`: copy these rows and validate no others, which pays for few rows of large batches that are read once.
+        """
+        opener = self._options.opener
+        if check_flag("alone", alone) and opener.validate == "full":
+            if self._loose is None:
+                options = self._options._replace(opener=opener.unvalidated())
+                self._loose = Dataset(self.fragments, options, self._columns, self._filter, self._exact)
+            with suppress(FormatError):  # the error of a whole batch says more
+                found = Table(self.schema, map(compact, self._loose._reader().slice(offset, length)))
+                found.validate(full=True)
+                return found
         return Table(self.schema, self._reader().slice(offset, length))
 
     def row(self, i: int, *, extensions: Extensions = None) -> dict[str, Any]:
@@ -628,7 +644,8 @@ def open_dataset(
     opener = Opener({"validate": validate, "limits": limits, "verify": verify}, on_error, storage_options)
     if schema is None:
         schema = _united(fragments, opener, frozenset(kinds))
-        schema = schema.__replace__(fields=[*schema, *[Field(name, kind) for name, kind in kinds.items()]])
+        if kinds:
+            schema = schema.__replace__(fields=[*schema, *[Field(name, kind) for name, kind in kinds.items()]])
     else:
         schema = without_ids(schema)
     options = _Options(schema, frozenset(kinds), on_missing, workers, opener)

@@ -78,6 +78,7 @@ class Opener:
     def __init__(self, options: dict[str, Any], on_error: str, storage: Mapping[str, Any] | None) -> None:
         self.limits: Limits | None = options["limits"]
         self.on_error: str = on_error
+        self.validate: str = options["validate"]
         self._options = options
         self._storage = storage
         self._kept: dict[Any, Any] = {}
@@ -87,6 +88,12 @@ class Opener:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Opener, (self._options, self.on_error, self._storage)
+
+    def unvalidated(self) -> Opener:
+        """Return one whose readers validate nothing."""
+        other = Opener({**self._options, "validate": "none"}, self.on_error, self._storage)
+        other.skipped = self.skipped
+        return other
 
     def skip(self, path: str, error: Exception) -> None:
         """Leave a file out, or a part of it; raise the error unless `on_error` is "skip"."""

@@ -89,17 +89,16 @@ def scan_polars(dataset: Any, **options: Any) -> pl.LazyFrame:
         return register_io_source(frames, schema=frame_schema)
 
     def select(*exprs: Any, **named: Any) -> pl.LazyFrame:
-        count = pl.len()
-        if len(exprs) != 1 or named or not isinstance(exprs[0], pl.Expr) or not exprs[0].meta.eq(count):
+        if len(exprs) != 1 or named or not isinstance(exprs[0], pl.Expr) or not exprs[0].meta.eq(pl.len()):
             return pl.LazyFrame.select(frame, *exprs, **named)
 
         def counted(
             columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
         ) -> Iterator[pl.DataFrame]:
-            found = nothing.select(count + dataset.count_rows())
+            found = pl.Series("len", [dataset.count_rows()], pl.get_index_type()).to_frame()
             yield _part(found if n_rows is None else found.head(n_rows), columns, predicate)
 
-        return register_io_source(counted, schema=nothing.select(count).schema)
+        return register_io_source(counted, schema={"len": pl.get_index_type()})
 
     # polars passes only slices of the first rows to a source: for others, and for the count, ask the data set.
     frame = scan()
@@ -115,7 +114,7 @@ def _rows(dataset: Any, offset: int, length: int | None) -> Any:
         offset += dataset.count_rows()
         if offset < 0:
             offset, length = 0, None if length is None else max(length + offset, 0)
-    return dataset.slice(offset, length).to_batches()
+    return dataset.slice(offset, length, alone=True).to_batches()
 
 
 def _part(frame: pl.DataFrame, columns: list[str] | None, predicate: pl.Expr | None) -> pl.DataFrame:

@@ -239,10 +239,10 @@ class FileMapping:
         self.most_bytes: int = most_bytes
         self._values: dict[Any, tuple[str, _Repeated]] = {}
         rest = [field for field in want if field.name not in keys]
-        self._fits = len(rest) == len(want) and have == want and _exact(have) == _exact(want)
-        self._want = without_ids(want)
+        self._fits = have is want or (len(rest) == len(want) and have == want and _exact(have) == _exact(want))
         if self._fits:
             return
+        self._want = without_ids(want)
         # Repeated names are matched by their order, if all names are in the same order.
         alike = [field.name for field in rest] == have.names
         known_places = {} if alike else {name: i for i, name in enumerate(by_name(have))}

@@ -17,7 +17,7 @@ from arrowipc.errors import UnsupportedError, UsageError, missing_package, not_i
 from arrowipc.types import as_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     import numpy.typing as npt
@@ -71,14 +71,18 @@ def to_polars(data: Any) -> Any:
 def _with_wide_decimals(data: Any) -> Any:
     """The same values, decimals of 32 and 64 bits as those of 128: polars 2.1 would read the bytes behind them, too."""
     fields = [data.field] if _is_column(data) else list(data.schema)
-    wide = [field.__replace__(type=_wider(field.type)) for field in fields]
-    if wide == fields:
+    if not any(_has(_is_narrow, field.type) for field in fields):
         return data
+    wide = [field.__replace__(type=_wider(field.type)) for field in fields]
     return data.cast(wide[0].type) if _is_column(data) else data.cast(data.schema.__replace__(fields=wide))
 
 
+def _is_narrow(kind: at.DataType) -> bool:
+    return isinstance(kind, at.Decimal) and kind.bit_width < 128
+
+
 def _wider(kind: at.DataType) -> at.DataType:
-    if isinstance(kind, at.Decimal) and kind.bit_width < 128:
+    if _is_narrow(kind):
         return kind.__replace__(bit_width=128)
     if isinstance(kind, at.Dictionary):
         return kind.__replace__(value_type=_wider(kind.value_type))
@@ -95,7 +99,7 @@ def _rows_alone(data: Any) -> Any:
 def _refused(library: str, data: Any, error: BaseException) -> UnsupportedError:
     """The error, with advice, for columns that a library does not support."""
     fields = [data.field] if _is_column(data) else data.schema
-    rare = ", ".join([f"{field.name!r} ({field.type})" for field in fields if _is_rare(field.type)])
+    rare = ", ".join([f"{field.name!r} ({field.type})" for field in fields if _has(_is_rare, field.type)])
     return UnsupportedError(
         f"{library} cannot take {rare or 'these columns'}: columns=[...] of the reader or select() leaves columns out; "
         f"to_arrow(), to_numpy() and to_pylist() take all types (it says: {str(error).partition(chr(10))[0][:200]})"
@@ -103,14 +107,17 @@ def _refused(library: str, data: Any, error: BaseException) -> UnsupportedError:
 
 
 def _is_rare(kind: at.DataType) -> bool:
-    """Whether many libraries lack a type, or one inside it."""
-    if isinstance(kind, at.Dictionary):
-        return _is_rare(kind.value_type)
-    return (
-        isinstance(kind, (at.Interval, at.LargeListView, at.ListView, at.RunEndEncoded, at.Union))
-        or (isinstance(kind, at.Decimal) and kind.bit_width == 256)
-        or any(_is_rare(child.type) for child in kind.children)
+    """Whether many libraries lack a type."""
+    return isinstance(kind, (at.Interval, at.LargeListView, at.ListView, at.RunEndEncoded, at.Union)) or (
+        isinstance(kind, at.Decimal) and kind.bit_width == 256
     )
+
+
+def _has(test: Callable[[Any], bool], kind: at.DataType) -> bool:
+    """Whether a test holds for a type, or for one inside it."""
+    if isinstance(kind, at.Dictionary):
+        return _has(test, kind.value_type)
+    return test(kind) or any(_has(test, child.type) for child in kind.children)
 
 
 def from_pandas(frame: Any, options: dict[str, Any]) -> Any:

@@ -59,10 +59,10 @@ class Counted:
         self.dataset, self.log, self.schema = dataset, log, dataset.schema
 
     def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
             if name != "count_rows":
                 self.log.append((name, *arguments))
-            found = getattr(self.dataset, name)(*arguments)
+            found = getattr(self.dataset, name)(*arguments, **options)
             return Counted(found, self.log) if isinstance(found, ipc.Dataset) else found
 
         return call
@@ -155,6 +155,23 @@ def test_polars_reads_only_as_many_rows_as_it_needs(folder):
     frame, log = scanned(folder)
     # The limit counts rows before the filter: none may be left out before them.
     assert frame.head(25).filter(pl.col("id") > 100).collect().height == 0
+
+
+def test_rows_of_the_middle_are_validated_alone(tmp_path):
+    words = pa.table({"word": [f"word {i}" for i in range(8)], "parts": [[f"part {i}"] * i for i in range(8)]})
+    with ipc.new_file(path := tmp_path / "damaged.arrow", durable=False) as writer:
+        writer.write_table(pa.concat_tables([words, words]), 8)
+    path.write_bytes(path.read_bytes().replace(b"part 3", b"part \xff", 1))
+    found = ipc.scan_polars(path).slice(5, 6).collect()
+    assert found.rows() == [tuple(row.values()) for row in [*words.to_pylist()[5:], *words.to_pylist()[:3]]]
+    dataset = ipc.open_dataset(path)
+    with pytest.raises(ipc.FormatError, match=r"record batch 0 .*parts") as whole:
+        dataset.slice(1, 3)
+    with pytest.raises(ipc.FormatError, match=r"record batch 0 .*parts") as alone:
+        dataset.slice(1, 3, alone=True)
+    assert str(alone.value) == str(whole.value)
+    with pytest.raises(ipc.FormatError, match="record batch 0"):
+        ipc.open_dataset(path, validate="strict").slice(5, 6, alone=True)
 
 
 @pytest.mark.campaign
