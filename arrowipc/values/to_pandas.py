@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from arrowipc import datatypes as at
+from arrowipc._core import aligned_buffer
 from arrowipc.columns.array import Array
 from arrowipc.columns.column import Column
 from arrowipc.columns.extensions import FineTimes
@@ -185,12 +186,25 @@ def _numbers(pd: Any, kind: at.DataType, arrays: list[Array]) -> Any:
         if not _fit_floats(values):
             null = np.concatenate([np.zeros(len(part), bool) if valid is None else ~valid for part, valid in parts])
             return pd.arrays.IntegerArray(values, null)
-    copies = [with_nulls(array, *part) for array, part in zip(arrays, parts, strict=True)]
-    dtype = np.dtype(bool) if isinstance(kind, at.Bool) else stored_dtype(kind)
-    values = copies[0] if len(copies) == 1 else np.concatenate([np.empty(0, dtype), *copies])
+    pieces = [
+        part if valid is None else with_nulls(array, part, valid)
+        for array, (part, valid) in zip(arrays, parts, strict=True)
+    ]
+    values = _one(pieces, np.dtype(bool) if isinstance(kind, at.Bool) else stored_dtype(kind))
     if isinstance(kind, at.Timestamp) and kind.timezone is not None:
         return pd.DatetimeIndex(values).tz_localize("UTC").tz_convert(kind.timezone).array
     return values
+
+
+def _one(pieces: list[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
+    """Return the pieces as one array that may be written to; `dtype` is that of no pieces."""
+    if len(pieces) == 1 and pieces[0].flags.writeable:
+        return pieces[0]
+    dtype, length = np.result_type(*pieces) if pieces else dtype, sum(map(len, pieces))
+    if dtype.hasobject or not length:
+        return np.concatenate([np.empty(0, dtype), *pieces])
+    # Our memory is used again, while the kernel zeroes new memory: twice the time.
+    return np.concatenate(pieces, out=np.frombuffer(memoryview(aligned_buffer(length * dtype.itemsize)), dtype))
 
 
 def _fit_floats(values: npt.NDArray[Any]) -> bool:

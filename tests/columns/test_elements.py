@@ -268,3 +268,22 @@ def test_text_of_any_length_with_a_letter_beyond_ascii_anywhere():
         found = read_array(pa.array([*words, None], kind)).to_pylist()
         assert found == [*words, None]
         assert [word.isascii() for word in found[:-1]] == [word.isascii() for word in words]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_equal_texts_are_one_object(kind):
+    """A few texts are remembered: by their ends, which may be the same, as may be where they are remembered."""
+    words = ["", "a", "é", "ends in the same sixteen", "x ends in the same sixteen", *map(str, range(300))]
+    mixed = [None, *words, *[words[i % 5] for i in range(3000)], *map(str, range(9000)), *words]
+    found = read_array(pa.array(mixed, kind)).to_pylist()
+    assert found == mixed
+    few = read_array(pa.array(["München", "ends in the same sixteen"] * 500, kind)).to_pylist()
+    assert len({id(word) for word in few}) == 2
+
+
+def test_entries_of_maps_are_left_out_by_the_collector():
+    """They can be part of a cycle only if a key or value can."""
+    for kind, value in ((pa.int64(), 1), (pa.list_(pa.int64()), [1])):
+        (entries,) = read_array(pa.array([[("a", value)]], pa.map_(pa.string(), kind))).to_pylist()
+        assert entries == [("a", value)]
+        assert gc.is_tracked(entries[0]) == (value == [1])
