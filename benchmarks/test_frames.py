@@ -66,21 +66,21 @@ def pandas_file(folder: Path, shape: str, codec: str | None = None) -> str:
     return file_of(folder, table.select(["id", "x"]) if shape == "numbers" else table, compression=codec)
 
 
-@question("a pandas frame of a {codec} file", "pyarrow, arrowipc", unit="call")
+@question("a pandas frame of a {codec} file", "pyarrow, arrowipc, arrowipc unvalidated", unit="call")
 @pytest.mark.parametrize("codec", ["plain", "zstd"])
 @pytest.mark.parametrize("shape", ["numbers", *SHAPES])
 def test_pandas(folder: Path, shape: str, codec: str) -> Runs:
     path = pandas_file(folder, shape, None if codec == "plain" else codec)
 
-    def ours() -> int:
-        with arrowipc.open(path) as reader:
+    def ours(**options: Any) -> int:
+        with arrowipc.open(path, **options) as reader:
             return len(reader.read_pandas())
 
     def theirs() -> int:
         with pa.memory_map(path) as file:
             return len(pa.ipc.open_file(file).read_pandas())
 
-    return {"pyarrow": theirs, "arrowipc": ours}
+    return {"pyarrow": theirs, "arrowipc": ours, "arrowipc unvalidated": partial(ours, validate="none")}
 
 
 @question("a pandas frame made without pyarrow, beside pyarrow's", "pyarrow, arrowipc", unit="call", timed=True)
