@@ -798,4 +798,4 @@ def dataset(data: bytes, chance: random.Random) -> None:
     count = found.count_rows()
     if count:
         found.take([chance.randrange(-count, count) for _ in range(5)])
-        found.slice(chance.randrange(count), 3), found.row(chance.randrange(count))
+        found.slice(chance.randrange(count), 3, alone=chance.random() < 0.5), found.row(chance.randrange(count))

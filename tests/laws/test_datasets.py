@@ -26,6 +26,7 @@ def test_a_data_set_is_its_parts_in_order(tmp_path_factory, parts, seed):
     n = table.num_rows
     start, count = chance.randrange(n + 2), chance.randrange(n + 2)
     assert dataset.slice(start, count).equals(table.slice(start, count), nan_equal=True)
+    assert dataset.slice(start, count, alone=True).equals(table.slice(start, count), nan_equal=True)
     assert dataset.head(count).equals(table.head(count), nan_equal=True)
     if n:
         rows = [chance.randrange(-n, n) for _ in range(chance.randrange(1, 12))]
