@@ -171,12 +171,16 @@ class Options:
     defaults: ClassVar[dict[str, Any]] = {}
     #: Keyword that is True or False -> the other values that it may have.
     flags: ClassVar[dict[str, tuple[None, ...]]] = {}
+    #: Keyword -> its entry for a section of parameters, whose lines have no margin.
+    documentation: ClassVar[dict[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
         cls.types = {**cls.types, **cls.__annotations__}
         cls.defaults = {name: getattr(cls, name) for name in cls.types}
         allowed: dict[str, tuple[None, ...]] = {"bool": (), "bool | None": (None,)}
         cls.flags = {name: allowed[kind] for name, kind in cls.types.items() if kind in allowed}
+        entries = entries_of(cls.__doc__ or "")
+        cls.documentation = cls.documentation | {name: "\n".join([*entries[name], ""]) for name in entries}
 
     def __init__(self, keywords: Mapping[str, Any]) -> None:
         self.__dict__.update(self.defaults)
@@ -190,15 +194,6 @@ class Options:
             if value is not True and value is not False and name in self.flags and value not in self.flags[name]:
                 self.__dict__[name] = check_flag(name, value)
 
-    @classmethod
-    def documentation(cls) -> dict[str, str]:
-        """Return keyword -> its entry for a section of parameters, whose lines have no margin."""
-        return {
-            name: "".join([f"{line}\n" for line in lines])
-            for base in reversed(cls.__mro__[:-2])  # without `Options` and `object`
-            for name, lines in entries_of(base.__doc__ or "").items()
-        }
-
 
 def with_keywords(kind: type[Options]) -> Callable[[F], F]:
     """Decorate a function that takes the keywords of `kind` as ``**keywords``.
@@ -211,7 +206,7 @@ def with_keywords(kind: type[Options]) -> Callable[[F], F]:
         if function.__doc__:
             before, _, after = function.__doc__.partition(f"{MARGIN}**keywords\n")
             after = after.partition("\n")[2]  # drop the one line that names the class of the keywords
-            entries = "".join(kind.documentation().values())
+            entries = "".join(kind.documentation.values())
             function.__doc__ = before + "".join([MARGIN + line for line in entries.splitlines(True)]) + after
         code = function.__code__
         if not code.co_flags & 0x08:  # without CO_VARKEYWORDS, the function names all its keywords itself

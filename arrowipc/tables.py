@@ -28,7 +28,6 @@ from arrowipc.columns.tabular import Tabular
 from arrowipc.datatypes import MAX_DEPTH, Struct
 from arrowipc.errors import NotFoundError, UnsupportedError, UsageError
 from arrowipc.schemas import Field, Schema, difference
-from arrowipc.types import as_schema, as_type, field as make_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,6 +79,7 @@ class ChunkedArray(Column):
     _chunks: list[Array]
 
     def __new__(cls, chunks: Iterable[Any], type: TypeLike | None = None) -> Self:
+        from arrowipc.types import as_type, field as make_field
         from arrowipc.values.from_python import build_array
 
         kind = None if type is None else as_type(type)
@@ -372,7 +372,10 @@ class Table(Tabular):
     _batches: list[RecordBatch]
 
     def __new__(cls, schema: Schema, batches: Iterable[RecordBatch] = ()) -> Self:
-        schema = as_schema(schema)
+        if not isinstance(schema, Schema):
+            from arrowipc.types import as_schema  # type: ignore[unreachable]
+
+            schema = as_schema(schema)
         batches = items_of("Table: batches", batches)
         for position, batch in enumerate(batches):
             instance_of(f"Table: batch {position}", batch, RecordBatch)
@@ -750,6 +753,8 @@ def record_batch(
     >>> ipc.record_batch([[1, 2], ["a", "b"]], names=["x", "y"]) == ipc.record_batch({"x": [1, 2], "y": ["a", "b"]})
     True
     """
+    from arrowipc.types import as_schema
+
     if hasattr(names, "__arrow_c_schema__"):
         if schema is not None:
             raise UsageError("the second argument is a schema already: leave schema= out")

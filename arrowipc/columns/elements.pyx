@@ -434,7 +434,7 @@ cdef int ready_datetime() except -1:
     global EPOCH, EPOCH_UTC, EPOCH_DATE
     import_datetime()
     if EPOCH_DATE is None:
-        import datetime
+        import _datetime as datetime
 
         with cython.critical_section(recent_zones):
             if EPOCH_DATE is None:

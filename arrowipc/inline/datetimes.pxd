@@ -1,5 +1,5 @@
-# The C functions and macros of datetime, for modules that import it when they first need it. A module that cimports
-# cpython.datetime instead imports datetime when it is loaded, which takes 5 ms.
+# The C functions and macros of datetime, for modules that import it when they first need it. They come from
+# `_datetime`: it loads in a fourth of the time of `datetime`, which in Python 3.11 has everything in Python too.
 from cpython.object cimport PyObject
 
 cdef extern from *:
@@ -7,8 +7,14 @@ cdef extern from *:
     #include <datetime.h>
 
     static inline int arrowipc_import_datetime(void) {
-        if (PyDateTimeAPI == NULL)
-            PyDateTime_IMPORT;
+        if (PyDateTimeAPI == NULL) {
+            PyObject *module = PyImport_ImportModule("_datetime");
+            PyObject *capsule = module == NULL ? NULL : PyObject_GetAttrString(module, "datetime_CAPI");
+            if (capsule != NULL)
+                PyDateTimeAPI = (PyDateTime_CAPI *) PyCapsule_GetPointer(capsule, PyDateTime_CAPSULE_NAME);
+            Py_XDECREF(capsule);
+            Py_XDECREF(module);
+        }
         return PyDateTimeAPI == NULL ? -1 : 0;
     }
     """

@@ -17,7 +17,7 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 def modules() -> list[str]:
     """Return the names of all modules; `__main__` would start the program."""
     found = pkgutil.walk_packages(arrowipc.__path__, "arrowipc.")
-    compiled = sorted(arrowipc._CompiledFinder.names)
+    compiled = sorted(arrowipc._Finder.names)
     return ["arrowipc", *compiled] + [each.name for each in found if not each.name.endswith("__main__")]
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -58,13 +59,13 @@ def test_all_compiled_modules_are_one_library() -> None:
 
 def test_every_compiled_module_is_found_and_no_other() -> None:
     dotted = {f"arrowipc.{name.replace(os.sep, '.')}" for name in compiled_modules()}
-    assert arrowipc._CompiledFinder.names == dotted
+    assert arrowipc._Finder.names == dotted
     # The library has one function for each, by the last part of its name.
     assert len({name.rpartition(".")[2] for name in dotted}) == len(dotted)
     for name in sorted(dotted):
         module = importlib.import_module(name)
         assert module.__name__ == name
-        assert module.__file__ == arrowipc._CompiledFinder.library
+        assert module.__file__ == arrowipc._Finder.library
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("arrowipc.decode.nothing")
 
@@ -73,7 +74,7 @@ def test_sources_that_are_not_built_say_so(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "arrowipc", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
     done = run_python("import arrowipc; arrowipc.open_stream", env=environment)
-    library = tmp_path / "arrowipc" / Path(arrowipc._CompiledFinder.library).name
+    library = tmp_path / "arrowipc" / Path(arrowipc._Finder.library).name
     assert f"ImportError: {library} is not built: run `make dev`" in done.stderr
 
 
@@ -133,9 +134,10 @@ def test_version_is_stated_once_more_and_equal() -> None:
 def test_a_first_batch_loads_nothing_that_it_does_not_need() -> None:
     # typing alone takes longer than all of ours, `collections` a seventh of it.
     read = "import sys, arrowipc as ipc; ipc.open(bytes.fromhex({data!r})).read_all().to_pydict(); print(*sys.modules)"
-    data = ipc_bytes({"x": [1], "s": ["a"]}).hex()
+    data = ipc_bytes({"x": [1], "s": ["a"], "at": [datetime(2020, 2, 29)]}).hex()
     loaded = python(read.format(data=data)).split()
-    assert {"typing", "re", "dataclasses", "collections", "importlib", "arrowipc.sources.remote"}.isdisjoint(loaded)
+    assert {"typing", "re", "dataclasses", "collections", "importlib", "datetime", "math"}.isdisjoint(loaded)
+    assert {"arrowipc.sources.remote", "arrowipc.types"}.isdisjoint(loaded)
     optional = {"numpy", "pyarrow", "pandas", "polars", "pyspark", "zstandard", "backports", "lz4", "fsspec", "rich"}
     assert optional.isdisjoint(loaded)
 

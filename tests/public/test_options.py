@@ -69,7 +69,7 @@ def test_signatures_name_every_keyword_with_its_default(function):
 @pytest.mark.parametrize("function", TAKEN, ids=lambda each: f"{each.__module__}.{each.__qualname__}")
 def test_help_says_what_every_keyword_means(function):
     text = inspect.getdoc(function)
-    for name, entry in TAKEN[function].documentation().items():
+    for name, entry in TAKEN[function].documentation.items():
         assert entry.startswith(f"{name} : ")
         assert entry in text
     assert "**keywords" not in text
