@@ -70,6 +70,15 @@ def test_every_compiled_module_is_found_and_no_other() -> None:
         importlib.import_module("arrowipc.decode.nothing")
 
 
+def test_python_files_are_found_and_other_modules_left_to_the_interpreter() -> None:
+    find, folder = arrowipc._Finder.find_spec, Path(arrowipc.__path__[0], "sources")
+    package, module = find("arrowipc.sources"), find("arrowipc.sources.source")
+    assert package.submodule_search_locations == [str(folder)]
+    assert [Path(each.origin) for each in (package, module)] == [folder / "__init__.py", folder / "source.py"]
+    assert module.submodule_search_locations is None
+    assert not any(map(find, ("json", "arrowipc", "arrowipc.Errors", "arrowipc.nothing")))
+
+
 def test_sources_that_are_not_built_say_so(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "arrowipc", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
