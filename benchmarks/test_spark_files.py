@@ -6,7 +6,8 @@ The figures are the processor time of all processes, as the time of a query vari
 * arrowipc: ``format("arrowipc")``, the file format in the JVM; the files are not compressed, and have statistics.
 * snappy: Parquet as Spark writes it.
 * Spark's cache: the rows are in Spark's own memory already, so this is what no file format can be below.
-* Streams are read in splits of 8 MiB. A stream has no index: a task reads the headers of all messages before its split.
+* Streams are read in splits of 8 MiB. A stream has no index: a task begins where another task of the JVM has been,
+  or reads the headers of all messages before its split.
 * A fresh session is a process of its own: the seconds from the first call that names the files to the answer.
 
 Needs PySpark, Java and the jar.

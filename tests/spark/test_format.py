@@ -4,12 +4,13 @@ import base64
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers.arrays import stored
+from helpers.arrays import pyarrow_bytes, stored
 from helpers.spark import load, put
 from helpers.twins import TYPES
 from pyspark.sql import DataFrame, SparkSession
@@ -233,6 +234,44 @@ def test_a_split_of_a_stream_is_read_up_to_its_end(spark: SparkSession, tmp_path
     assert [row.id for row in spark.sparkContext.runJob(rows, list, [0])] == [*range(5000)]
     with pytest.raises(Exception, match=f"(?s){path.name}.*cut short"):
         spark.sparkContext.runJob(rows, list, [1])
+
+
+def test_a_split_of_a_stream_begins_where_another_task_has_been(spark: SparkSession, tmp_path: Path, conf: Any) -> None:
+    """Headers between the dictionaries and the split are not read again, unless the file is another one."""
+    path = tmp_path / "words.arrows"
+
+    def table(rows: int, batches: int) -> pa.Table:
+        words = [pa.array([f"w{i // 4}"] * rows).dictionary_encode() for i in range(batches)]
+        parts = [{"id": range(i * rows, (i + 1) * rows), "word": word} for i, word in enumerate(words)]
+        return pa.Table.from_batches([pa.record_batch(part) for part in parts])
+
+    def written(content: bytes, time: int = 10) -> None:
+        path.write_bytes(content)
+        os.utime(path, (time, time))
+
+    def read(part: int | None = None) -> list[dict[str, Any]]:
+        parts = load(spark, path).rdd
+        assert parts.getNumPartitions() == 4
+        return [row.asDict() for row in spark.sparkContext.runJob(parts, list, None if part is None else [part])]
+
+    old, new = table(1000, 24), table(1500, 16)
+    whole = pyarrow_bytes(old.to_batches())
+    heads = [found.start() for found in re.finditer(rb"\xff{4}", whole)]
+    conf("spark.sql.files.maxPartitionBytes", str(len(whole) // 4 + 1))
+    conf("spark.sql.files.openCostInBytes", "0")
+    written(whole)
+    assert read() == read() == old.to_pylist()
+    without = [whole[: head + 4] + b"\xff" * 4 + whole[head + 8 :] for head in heads]
+    written(without[3])  # the second batch
+    later = read(2)
+    assert later
+    assert later == old.slice(later[0]["id"], len(later)).to_pylist()
+    for content, time in ((without[1], 10), (without[3], 11)):  # the first dictionary; the time of change
+        written(content, time)
+        with pytest.raises(Exception, match=rf"(?s){path.name}.*cut short"):
+            read(2)
+    written(pyarrow_bytes(new.to_batches()).ljust(len(whole), b"\0"))
+    assert read() == new.to_pylist()
 
 
 def test_a_file_that_changes_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ private final class FileBatches(
   Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => close()))
   private val (file, reader, numbers) = FileBatches.onError(close())(FileBatches.named(path.toString) {
     val allocator = kept(new RootAllocator)
-    val file = kept(FileBatches.open(path, split.fileSize, split.start + split.length, options, configuration))
+    val file = kept(FileBatches.open(
+      path, split.fileSize, split.start, split.start + split.length, options, configuration))
     val reader = kept(BatchReader.ofFile(file, wanted, options, allocator))
     val own = file.batches.indices.filter { number =>
       val start = file.batches(number).offset
@@ -69,8 +70,9 @@ private final class FileBatches(
 }
 
 private object FileBatches {
-  /** Open a file of the size that its listing states; of a stream, find only messages that begin before `end`. */
-  def open(path: Path, size: Long, end: Long, options: ReadOptions, configuration: Configuration): IpcFile = {
+  /** Open a file of the size that its listing states; of a stream, find only messages that begin in [start, end). */
+  def open(path: Path, size: Long, start: Long, end: Long, options: ReadOptions, configuration: Configuration)
+      : IpcFile = {
     val source = try {
       path.getFileSystem(configuration) match {
         case _: LocalFileSystem | _: RawLocalFileSystem => Source.local(path.toUri.getPath)
@@ -83,7 +85,9 @@ private object FileBatches {
       if (source.size != size) throw new ArrowIpcException.Usage(
         s"the file had $size bytes when it was listed and has ${source.size} now; " +
           "run REFRESH TABLE, or create the DataFrame again")
-      IpcFile.open(source, options, end = end)
+      // The schema, and a file that is not split, need no marks.
+      def marks = if (end == 0 || (start == 0 && end >= size)) None else Marks.of(path, size, configuration)
+      IpcFile.open(source, options, start = start, end = end, marks = marks)
     }
   }
 

@@ -11,9 +11,11 @@ import org.arrowipc.spark.ArrowIpcException.{Format, Limit}
 import org.arrowipc.spark.IpcFile._
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 /** Where each message of an Arrow file or stream is: from a file's footer, or from the headers of a stream. */
 final class IpcFile private (private[spark] val source: Source, private var found: Schema) extends AutoCloseable {
+  /** Of a stream that marks were given for, batches before the last mark have the block `Unknown`. */
   val batches = mutable.ArrayBuffer.empty[Block]
   private[this] val known = mutable.ArrayBuffer.empty[DictionaryBlock]
   private[this] var unread: Seq[Block] = Nil
@@ -83,6 +85,28 @@ final class IpcFile private (private[spark] val source: Source, private var foun
     Format.unless(found != null && source.size > 0, "not an Arrow stream: it ends before its schema")
   }
 
+  /** Find the schema, and the messages that begin in [start, end) at least: begin at the last mark that still holds. */
+  private def walk(start: Long, end: Long, marks: Marks): Unit = {
+    walk(0, 0)
+    val mark = marks.before(start).filter(holds)
+    mark.foreach { each =>
+      batches ++= Iterator.fill(each.number)(Unknown)
+      counts ++= Iterator.fill(each.number)(0L)
+      known ++= each.dictionaries
+    }
+    walk(mark.fold(schemaEnd)(_.block.offset), end)
+    if (batches.nonEmpty) {
+      val last = batches.size - 1
+      marks.add(new Marks.Mark(batches(last), last, known.takeWhile(_.before <= last).toVector))
+    }
+  }
+
+  /** Whether the headers of a mark's batch, and of the dictionaries before it, are still there. */
+  private def holds(mark: Marks.Mark): Boolean = Try {
+    batch(header(mark.block))
+    mark.dictionaries.forall(each => dictionary(each.block, header(each.block), each.before) == each)
+  }.getOrElse(false)
+
   /** Take the message at byte `at` of the stream; return where the next one begins, or the source's end. */
   private def step(at: Long): Long = {
     var head = source.read(at, math.min(Head, source.size - at).toInt).order(LITTLE_ENDIAN)
@@ -147,6 +171,7 @@ object IpcFile {
   private val Magic = US_ASCII.encode("ARROW1")
   private val Tail = 10
   private val Head = 4096L
+  private val Unknown = new Block(-1, 0, 0, null)
 
   /** Where a message is: `metadataLength` includes the prefix; the body follows. Without `message`, it must be read. */
   final class Block(val offset: Long, val metadataLength: Int, val bodyLength: Long, val message: flatbuf.Message)
@@ -159,14 +184,16 @@ object IpcFile {
 
   /**
    * Read the footer of a file; or of a stream its schema, and the headers that begin before `end`. The returned object
-   * owns the source. With a `given` schema, a stream may lack its own.
+   * owns the source. With a `given` schema, a stream may lack its own. With marks, headers before `start` may be left
+   * out.
    */
-  def open(source: Source, options: ReadOptions, given: Schema = null, end: Long = Long.MaxValue)
-      : IpcFile = Metadata.guarded("the file") {
+  def open(source: Source, options: ReadOptions, given: Schema = null, start: Long = 0, end: Long = Long.MaxValue,
+      marks: => Option[Marks] = None): IpcFile = Metadata.guarded("the file") {
     val magic = source.read(0, math.min(Magic.remaining, source.size).toInt) == Magic
     Format.unless(magic || options.format != "file", "not an Arrow file: it does not begin with ARROW1")
     val file = new IpcFile(source, given)
-    if (!magic || options.format == "stream") file.walk(0, end) else file.readFooter()
+    if (magic && options.format != "stream") file.readFooter()
+    else marks.fold(file.walk(0, end))(file.walk(start, end, _))
     Plan.of(file.schema.getFields) // raises an error if the schema is invalid
     file
   }

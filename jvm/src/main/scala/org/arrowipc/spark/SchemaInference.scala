@@ -38,7 +38,7 @@ private object SchemaInference {
   final case class Look(read: ReadOptions, ignoreMissing: Boolean, ignoreCorrupt: Boolean) extends Logging {
     def at(file: (String, Long), configuration: Configuration): Option[StructType] = try {
       FileBatches.named(file._1) {
-        val opened = FileBatches.open(new Path(file._1), file._2, 0, read, configuration)
+        val opened = FileBatches.open(new Path(file._1), file._2, 0, 0, read, configuration)
         try Some(SparkSchema.of(opened.schema, read)) finally opened.close()
       }
     } catch {
