@@ -290,6 +290,23 @@ class Schema(Described, Hints):
         return schema_text(self)
 
 
+#: Types -> their schemas, see `schema_of`.
+_SCHEMAS: dict[DataType, Schema] = {}
+
+
+def schema_of(kind: DataType) -> Schema:
+    """Return the schema of one column without a name; `kind`: a type without children or a dictionary.
+
+    It is kept with the plan that it has, which takes longer to make than an array.
+    """
+    found = _SCHEMAS.get(kind)
+    if found is None:
+        if len(_SCHEMAS) == 64:
+            _SCHEMAS.clear()
+        found = _SCHEMAS[kind] = Schema([Field("", kind)])
+    return found
+
+
 def positions_without(schema: Schema, columns: Iterable[str | int] | str | int) -> list[int]:
     """Return the indices of all columns except those in `columns`."""
     dropped = {schema.position(column) for column in columns_of(columns)}

@@ -221,6 +221,8 @@ _EXTENSIONS = {
 if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
     def __getattr__(name):
+        if name == "__path__":  # each `from arrowipc.types import` in a function asks for it first
+            raise AttributeError(name)
         if name not in ("DayTime", "MonthDayNano"):
             import sys
 

@@ -593,12 +593,11 @@ def reinterpret(Array array, kind, buffers, int64_t count):
 
 
 def column_of(kind, int64_t length, buffers, null_count=-1):
-    """An array of a type without children, over buffers of `length` elements."""
+    """An array of a type without children or a dictionary, over buffers of `length` elements."""
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.schemas import Schema
-    from arrowipc.types import field
+    from arrowipc.schemas import schema_of
 
-    return RecordBatch.from_buffers(Schema([field("", kind)]), length, [(length, null_count)], buffers).column(0)
+    return RecordBatch.from_buffers(schema_of(kind), length, [(length, null_count)], buffers).column(0)
 
 
 def is_mask(items):

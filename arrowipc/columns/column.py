@@ -98,7 +98,7 @@ class Column(_Elements):
         from arrowipc.types import as_type
 
         check_safe("cast", safe)
-        if self.field.type != (target := as_type(type)) and isinstance(target, Dictionary):
+        if isinstance(target := as_type(type), Dictionary) and self.field.type != target:
             try:
                 return self._cut(cast(self._whole(), target))
             except (LimitError, UnsupportedError):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from arrowipc.types import TypeLike
 
 _NUMBERS = at.Int | at.FloatingPoint
+_COUNTED = _NUMBERS | at.Bool
 _EXACT = at.Int | at.Decimal
 _WORDS = at.Utf8 | at.LargeUtf8 | at.Binary | at.LargeBinary
 _MOMENTS = at.Timestamp, at.Date
@@ -45,7 +46,7 @@ def cast(array: Array, type: TypeLike) -> Array:
         _check_times(source, target)
         lengths = [_LENGTH[kind.unit] for kind in (source, target)]
         made = _by_numpy(lambda fast: fast.times(integers_of(array), target, *lengths))
-    elif isinstance(source, _NUMBERS | at.Bool) and isinstance(target, _NUMBERS):
+    elif isinstance(source, _COUNTED) and isinstance(target, _NUMBERS):
         made = _by_numpy(lambda fast: fast.numbers(array, target))
     elif isinstance(source, _EXACT) and isinstance(target, _EXACT):
         made = _by_numpy(lambda fast: fast.decimals(array, target))

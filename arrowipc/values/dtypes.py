@@ -13,7 +13,7 @@ from arrowipc._core import Recent
 from arrowipc.arguments import described
 from arrowipc.errors import UsageError
 from arrowipc.types import as_type
-from arrowipc.values.to_numpy import DATE32, INTERVAL_DTYPES, stored_dtype
+from arrowipc.values.to_numpy import INTERVAL_DTYPES, is_days, stored_dtype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def dtype_of(kind: at.DataType) -> np.dtype[Any]:
     """
     if isinstance(kind, at.Bool):
         return np.dtype(np.bool_)
-    stored = np.dtype("<i4") if kind == DATE32 else stored_dtype(kind)
+    stored = np.dtype("<i4") if is_days(kind) else stored_dtype(kind)
     if stored is None:
         raise UsageError(f"a tensor holds values of a fixed width, found the type {kind}")
     return stored

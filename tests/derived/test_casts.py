@@ -124,6 +124,32 @@ def test_numbers_are_cast_where_all_of_them_fit(source):
                 ipc.array(np.array([0, number], source), target)
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "wrong"),
+    [
+        ("float64", "float32", 3.5e38),
+        ("float64", "float16", 65520.0),
+        ("float32", "float16", -65520.0),
+        ("float64", "int32", 0.5),
+        ("float64", "int64", math.nan),
+        ("int64", "float64", 2**53 + 1),
+        ("int64", "int8", 128),
+    ],
+)
+def test_a_number_that_does_not_fit_is_found_in_every_row_but_not_under_a_null(source, target, wrong):
+    with np.errstate(all="raise"):  # somebody else's settings change nothing
+        for rows in (1, 7, 33):
+            for row in range(rows):
+                values = np.full(rows, -math.inf if "float" in target and source != "int64" else 5, source)
+                values[row] = wrong
+                with pytest.raises(ipc.UsageError, match=f"row {row}: "):
+                    ipc.Array.from_buffers(source, rows, [None, values]).cast(target)
+                valid = np.packbits(np.arange(rows) != row, bitorder="little")
+                array = ipc.Array.from_buffers(source, rows, [valid, values])
+                expected = [None if i == row else value for i, value in enumerate(values.tolist())]
+                assert array.cast(target).to_pylist() == expected
+
+
 #: Texts at the edges of what is a number, for each kind of target.
 TEXTS = (
     "0 -0 7 +7 -7 --7 007 1_0 १ 1. .5 . -.5 1.5 1e2 1E+2 1e 1e-400 1e400 nan -NaN inf -Infinity infinit 1f true TRUE"
