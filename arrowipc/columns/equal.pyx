@@ -309,6 +309,15 @@ cdef int same_floats(const uint8_t* p, const uint8_t* r, int32_t width, int64_t 
     return True
 
 
+cdef inline bint fall(const uint8_t* offsets, int64_t count, int32_t width) noexcept nogil:
+    """Whether one of the offsets 1 to `count` is below the one before it."""
+    cdef bint any = False
+    cdef int64_t k
+    for k in range(count):
+        any |= load_int(offsets, k + 1, width) < load_int(offsets, k, width)
+    return any
+
+
 cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const ColumnsData* b, int32_t g, int64_t j,
                        int64_t count, int64_t limit, int64_t* start, int64_t* size) noexcept nogil:
     """Return whether two columns have the same offsets, which rise and are within `limit`. Then all values are the
@@ -318,15 +327,14 @@ cdef bint same_offsets(const ColumnsData* a, int32_t f, int64_t i, const Columns
     cdef int layout = a.plan.fields[f].layout
     cdef int32_t width = LAYOUTS[layout].buffers[1].width
     cdef const uint8_t* p
-    cdef int64_t stop, k
-    cdef bint falls = False
+    cdef int64_t stop
+    cdef bint falls
     if count == 0 or not has_offsets(layout):
         return False
     p = x.data + i * width
     if memcmp(p, y.data + j * width, (count + 1) * width) != 0:
         return False
-    for k in range(count):
-        falls |= load_int(p, k + 1, width) < load_int(p, k, width)
+    falls = fall(p, count, 4) if width == 4 else fall(p, count, 8)  # as a constant, the width is not compared in a loop
     start[0], stop = load_int(p, 0, width), load_int(p, count, width)
     if falls or start[0] < 0 or stop > limit:
         return False
