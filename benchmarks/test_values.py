@@ -224,16 +224,23 @@ def test_chunked(kind: str, of: str, what: str) -> Runs:
     }
 
 
-@question("the text of {what}", "pyarrow, arrowipc", unit="call")
+@question("the text of {what}", "pyarrow, arrowipc, a loop in Python", unit="call")
 @pytest.mark.parametrize("what", ["a table", "a schema of 1,000 fields"])
 @pytest.mark.parametrize("shape", data.SHAPES)
 def test_text(what: str, shape: str) -> Runs:
+    """The loop makes texts of ten values of a column, or of 200 fields, without widths and cuts."""
     rows = data.shaped(shape, size(1_000, 20), 10 if what == "a table" else 1_000)
     theirs: Any = pa.Table.from_batches([rows])
     ours: Any = arrowipc.Table.from_arrow(theirs)
+    columns, fields = ours.batches[0].columns, ours.schema.fields[:200]
     if what != "a table":
         theirs, ours = theirs.schema, ours.schema
-    return {"pyarrow": lambda: bool(repr(theirs)), "arrowipc": lambda: bool(repr(ours))}
+    loops: dict[str, Callable[[], Any]] = {
+        "a table": lambda: [list(map(str, column[:10].to_pylist())) for column in columns],
+        "a schema of 1,000 fields": lambda: [f"{field.name}: {field.type}" for field in fields],
+    }
+    runs = {"pyarrow": lambda: bool(repr(theirs)), "arrowipc": lambda: bool(repr(ours))}
+    return runs | {"a loop in Python": lambda: bool(loops[what]())}
 
 
 @question("a table of rows, as dicts", "pyarrow, arrowipc", unit="row", per=COUNT)

@@ -108,8 +108,9 @@ def array_text(array: Any) -> str:
 def schema_text(schema: Schema) -> str:
     """Return one line per field, with metadata of the field and of its children below it, like pyarrow."""
     lines: list[str] = []
+    known: dict[int, str] = {}
     for field in schema.fields[:TEXT_FIELDS]:
-        lines += _field_lines(field, "", 0)
+        _add_field(lines, field, "", 0, known)
     if len(schema) > TEXT_FIELDS:
         lines.append(f"{CUT} and {counted(len(schema) - TEXT_FIELDS, 'more field')}")
     lines += _pair_lines(schema.metadata.pairs, "-- schema metadata --", "")
@@ -132,11 +133,12 @@ def _column_lines(schema: Schema, batch: Any | None) -> Iterator[str]:
     names = [shorten(printable(field.name), NAME_WIDTH) for field in fields]
     types = [_typed(field, TYPE_WIDTH) for field in fields]
     name_width, type_width = max(map(len, names), default=0), max(map(len, types), default=0)
+    readable = _readable(schema)
     for i, (name, kind) in enumerate(zip(names, types, strict=True)):
         start = f"  {name:<{name_width}}  {kind:<{type_width}}"
         if batch is None:
             yield start.rstrip()
-        elif not _readable(schema):
+        elif not readable:
             yield f"{start}  <{schema.endianness}-endian>"
         else:
             yield f"{start}  {values_text(batch.column(i), LINE_WIDTH - len(start) - 2, VALUES)}"
@@ -144,12 +146,19 @@ def _column_lines(schema: Schema, batch: Any | None) -> Iterator[str]:
         yield f"  {CUT} and {counted(len(schema) - len(fields), 'more column')}"
 
 
-def _field_lines(field: Field, prefix: str, depth: int) -> Iterator[str]:
-    name = shorten(printable(field.name), LINE_WIDTH)
-    yield f"{prefix}{name}: {_typed(field, LINE_WIDTH)}"
-    for position, child in enumerate(field.type.children[:CHILDREN] if depth < LEVELS else ()):
-        yield from _field_lines(child, f"{' ' * (4 * depth + 2)}child {position}, ", depth + 1)
-    yield from _pair_lines(field.metadata.pairs, "-- field metadata --", "  " * (depth + 1))
+def _add_field(lines: list[str], field: Field, prefix: str, depth: int, known: dict[int, str]) -> None:
+    """Append the lines of a field, of its first children and of its metadata; `known`: texts by the ids of types."""
+    kind, pairs = field.type, field.metadata.pairs
+    if pairs or not field.nullable:
+        text = _typed(field, LINE_WIDTH)
+    elif (text := known.get(id(kind), "")) == "":
+        text = known[id(kind)] = _typed(field, LINE_WIDTH)
+    lines.append(f"{prefix}{shorten(printable(field.name), LINE_WIDTH)}: {text}")
+    if depth < LEVELS and (children := kind.children):
+        for position, child in enumerate(children[:CHILDREN]):
+            _add_field(lines, child, f"{' ' * (4 * depth + 2)}child {position}, ", depth + 1, known)
+    if pairs:
+        lines += _pair_lines(pairs, "-- field metadata --", "  " * (depth + 1))
 
 
 def _pair_lines(pairs: tuple[tuple[bytes, bytes], ...], title: str, indent: str) -> Iterator[str]:
