@@ -11,6 +11,7 @@ from arrowipc.columns.array import Array
 from arrowipc.columns.extensions import FineTimes
 from arrowipc.derived.dictionary_encode import distinct_values, numbered
 from arrowipc.derived.text_order import text_order
+from arrowipc.distinct.memo_table import count_numbers
 from arrowipc.errors import UsageError, not_installed
 from arrowipc.values.from_python import build_array, build_arrays
 from arrowipc.values.libraries import library
@@ -120,7 +121,7 @@ def _in_few_bits(values: Any) -> list[Any]:
 def value_counts(column: Column) -> Array:
     """See :meth:`Array.value_counts`."""
     values, numbers = distinct_values(column)
-    counts = np.bincount(np.frombuffer(numbers, np.int64), minlength=len(values))
+    counts = np.frombuffer(count_numbers(numbers, len(values)), np.int64)
     made: Array = build_arrays([values, counts], ["values", "counts"]).to_struct_array()
     return made
 

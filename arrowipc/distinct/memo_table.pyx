@@ -13,7 +13,7 @@ from libc.stdint cimport INT64_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint3
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
-from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, field_path, raise_fault
+from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Source, field_path, raise_fault
 from arrowipc.columns.builder cimport BuilderMemory, ColumnsBuilder, Undo, copy_in, pool_place, reserve
 from arrowipc.columns.elements cimport count_bytes, extent_bytes
 from arrowipc.columns.equal cimport adopted
@@ -25,8 +25,8 @@ from arrowipc.inline.fbs_layout cimport Type_FloatingPoint
 from arrowipc.inline.hash cimport hash_with
 from arrowipc.inline.layouts cimport LAYOUTS, has_offsets, is_binary, is_union
 from arrowipc.inline.loads cimport (
-    add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, load_u64, loose_u64, mul_overflows,
-    prefetch,
+    add_overflows, bitmap_bytes, get_bit, inside, load_i32, load_u16, load_u32, load_u64, loose_i64, loose_u64,
+    mul_overflows, prefetch,
 )
 from arrowipc.inline.plan cimport (
     FIELD_ENCODED, LAYOUT_BOOL, LAYOUT_FIXED, LAYOUT_NULL, LAYOUT_RUN_END, LAYOUT_STRUCT, LAYOUT_VIEW,
@@ -758,3 +758,18 @@ cdef class MemoTable:
         cdef RecordBatch out = RecordBatch.__new__(RecordBatch)
         self.builder.snapshot_into(out)
         return out
+
+
+def count_numbers(numbers not None, int64_t count):
+    """Return how often each of the numbers from 0 to below `count` is among those of `add_batch`, as int64."""
+    cdef Source source = Source(numbers)
+    cdef const loose_i64* given = <const loose_i64*> source.data
+    cdef Memory counts = Memory(max(8 * count, 8))
+    cdef int64_t* found = <int64_t*> counts.data
+    cdef int64_t i
+    counts.size = max(8 * count, 0)
+    memset(found, 0, counts.size)
+    for i in range(source.size >> 3):
+        if 0 <= given[i] < count:
+            found[given[i]] += 1
+    return memoryview(counts).cast("q")
