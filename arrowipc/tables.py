@@ -16,6 +16,7 @@ from arrowipc.columns.record_batch import (
     batch_of,
     batches_of,
     batches_to_pydict,
+    column_of_each,
     concat_batches,
     count_rows,
     find_other_schema,
@@ -458,7 +459,7 @@ class Table(Tabular):
 
     def column(self, i: int | str) -> ChunkedArray:
         """Return one column, with one array per batch; see :meth:`arrowipc.RecordBatch.column`."""
-        return ChunkedArray._of(self.schema.field(i), [batch.column(i) for batch in self._batches])
+        return ChunkedArray._of(self.schema.field(i), column_of_each(self._batches, i))
 
     if TYPE_CHECKING:
 

@@ -24,6 +24,8 @@ cdef RecordBatch slice_batch(RecordBatch batch, int64_t offset, int64_t length)
 cdef Columns single_column(Array array, Plan plan)
 # Arrays as the columns of `plan`, which has their types, over the same buffers; each has `length` elements.
 cdef RecordBatch batch_of_arrays(Plan plan, list arrays, int64_t length)
+# All columns.
+cdef list columns_at(RecordBatch batch)
 # Some columns, as `project` names them.
 cdef RecordBatch select_columns(RecordBatch batch, tuple columns)
 # Return how many elements arrays, or batches, have together.

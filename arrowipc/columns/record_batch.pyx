@@ -98,7 +98,7 @@ cdef class RecordBatch(Columns, Tabular):
     @property
     def columns(self):
         """All columns, as a list of :class:`Array`."""
-        return [column_at(self, i) for i in range(self.d.plan.n_columns)]
+        return columns_at(self)
 
     def itercolumns(self):
         """Iterate over the columns."""
@@ -109,11 +109,11 @@ cdef class RecordBatch(Columns, Tabular):
 
         Raises IndexError or KeyError if there is no such column, UsageError if several have that name.
         """
-        return find_column(self, i)
+        return column_at(self, find_column(self.plan, i))
 
     def __getitem__(self, i):
         if isinstance(i, (str, int)) or is_integer(i):
-            return find_column(self, i)
+            return column_at(self, find_column(self.plan, i))
         if isinstance(i, slice):
             start, stop, step = i.indices(self.d.length)
             return slice_batch(self, start, max(stop - start, 0)) if step == 1 else self.take(range(start, stop, step))
@@ -489,14 +489,32 @@ cdef Array column_at(RecordBatch batch, int64_t i):
     return make_array(batch, f, batch.d.nodes[f].offset, batch.d.nodes[f].length)
 
 
-cdef Array find_column(RecordBatch batch, object i):
-    cdef int64_t count = batch.d.plan.n_columns
+cdef list columns_at(RecordBatch batch):
+    return [column_at(batch, i) for i in range(batch.d.plan.n_columns)]
+
+
+cdef int64_t find_column(Plan plan, object i) except -1:
+    cdef int64_t count = plan.d.n_columns
     if isinstance(i, str):
-        return column_at(batch, column_named(batch.plan, i))
+        return column_named(plan, i)
     position = integer_of("column", i)
     if not -count <= position < count:
         raise NotFoundError(f"column index {i} is out of range: the batch has {count} columns")
-    return column_at(batch, position + count if position < 0 else position)
+    return position + count if position < 0 else position
+
+
+def column_of_each(list batches not None, i):
+    """One column of batches of the same names; see `RecordBatch.column`."""
+    cdef RecordBatch batch
+    cdef Plan plan = None
+    cdef int64_t position = 0
+    cdef list out = []
+    for batch in batches:
+        if batch.plan is not plan:
+            plan = batch.plan
+            position = find_column(plan, i)
+        out.append(column_at(batch, position))
+    return out
 
 
 def batches_to_pydict(batches, schema, max_values, extensions=None, maps_as_pydicts=None):

@@ -9,7 +9,7 @@ from arrowipc._core cimport Columns, DictionaryPlan, Memory, Plan, Recent, Sourc
 from arrowipc.cdata.import_array cimport import_array
 from arrowipc.columns.array cimport Array, dictionary_array, make_array
 from arrowipc.columns.elements cimport AS_BACKED, MAX_VALUES, check_native, quota
-from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, count_rows, single_column
+from arrowipc.columns.record_batch cimport RecordBatch, batch_of_arrays, columns_at, count_rows, single_column
 from arrowipc.inline.element cimport validity
 from arrowipc.inline.loads cimport get_bit
 from arrowipc.inline.plan cimport (
@@ -25,6 +25,7 @@ from _operator import is_
 
 from arrowipc.arguments import check_text, described, integer_of, items_of, repeated
 from arrowipc.columns.column import Column
+from arrowipc.columns.record_batch import batches_of
 from arrowipc.columns.extensions import STORED_TIMES
 from arrowipc.datatypes import Field, own
 from arrowipc.errors import NotFoundError, UsageError
@@ -206,6 +207,16 @@ def fill_null(Array array not None, value):
     return take_across(parts, rows)[0].column(0)
 
 
+cdef list chunks_like(list batches, object values, object kind):
+    """Return the chunks of a column of a type (None: any) that are as long as the batches, and can be theirs; or None."""
+    from arrowipc.metadata.schema_tables import dictionaries_of
+
+    if (not isinstance(values, Column) or kind not in (None, values.field.type) or dictionaries_of((values.field,))
+            or list(map(len, values._arrays())) != list(map(len, batches))):
+        return None
+    return values._arrays()
+
+
 def add_to_each(list batches not None, position, field, values):
     """See `RecordBatch.add_column`: add a column to batches of one schema, to each its part of the values."""
     from arrowipc.values.inference import infer_schema
@@ -220,21 +231,24 @@ def add_to_each(list batches not None, position, field, values):
         raise NotFoundError(f"column index {position} is out of range: the batch has {count} columns")
     field = own(field, Field)
     name = field.name if isinstance(field, Field) else check_text("field", field)
-    source = column_source(name, values, field.type if isinstance(field, Field) else None)
+    kind = field.type if isinstance(field, Field) else None
+    cdef list chunks = chunks_like(batches, values, kind)
+    source = column_source(name, values, kind) if chunks is None else batches_of(values.field, chunks[:1])[0].column(0)
     if not isinstance(field, Field):
         field = infer_schema([name], [source]).fields[0]
     array = source if isinstance(source, Array) and source.type == field.type else build_array(source, field.type)
-    rows = count_rows(batches)
-    if array.length != rows:
+    rows, given = count_rows(batches), array if chunks is None else values
+    if len(given) != rows:
         raise UsageError(f"column {name!r}: expected {rows:,} values, as there are rows, found {array.length:,}")
-    if not field.nullable and array.null_count:
-        raise UsageError(f"column {name!r}: {array.null_count:,} values are null, and the field is not nullable")
+    if not field.nullable and given.null_count:
+        raise UsageError(f"column {name!r}: {given.null_count:,} values are null, and the field is not nullable")
     fields.insert(place, field)
     schema = Schema(fields, batch.schema.metadata, batch.schema.endianness)
     plan = plan_of(with_own_dictionaries(schema, [*batch.columns[:place], array, *batch.columns[place:]]))
-    for batch in batches:
-        columns = batch.columns
-        columns.insert(place, make_array(array.columns, array.index, array.offset + start, batch.d.length))
+    for i, batch in enumerate(batches):
+        columns = columns_at(batch)
+        columns.insert(place, chunks[i] if chunks is not None else
+                       make_array(array.columns, array.index, array.offset + start, batch.d.length))
         out.append(batch_of_arrays(plan, columns, batch.d.length))
         start += batch.d.length
     return out

@@ -264,6 +264,23 @@ def test_added_columns_must_fit():
     assert ipc.Table(WORDS.schema).select("y").schema.names == ["y"]
 
 
+def test_chunks_as_long_as_the_batches_are_added_as_they_are():
+    table = ipc.Table.from_batches([WORDS, WORDS[1:]])
+    chunks = ipc.ChunkedArray([[1, 2, 3, 4], [5, None, 7]])
+    more = table.append_column("z", chunks)
+    assert more["z"] == chunks
+    assert more.schema.field("z").nullable
+    assert np.shares_memory(more["z"].chunk(0).to_numpy(), chunks.chunk(0).to_numpy())
+    with pytest.raises(UsageError, match="1 values are null"):
+        table.append_column(field("z", int64(), nullable=False), chunks)
+    others = ipc.ChunkedArray([[1, 2, 3], [4, 5, None, 7]])  # as many, but not as long
+    assert table.append_column("z", others)["z"].to_pylist() == others.to_pylist()
+    encoded = ipc.ChunkedArray([chunk.dictionary_encode() for chunk in chunks.chunks])  # each has its own dictionary
+    assert table.append_column("z", encoded)["z"].dictionary_decode() == chunks
+    for batch in more.batches:
+        drive.export_to_pyarrow(batch)
+
+
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "u8", "f2", "f4", "f8"])
 def test_numbers_without_nulls_are_buffers(dtype):
     values = np.arange(6).astype(dtype)
