@@ -208,7 +208,7 @@ def fill_null(Array array not None, value):
 
 
 cdef list chunks_like(list batches, object values, object kind):
-    """Return the chunks of a column of a type (None: any) that are as long as the batches, and can be theirs; or None."""
+    """Return the chunks of a column that are as long as the batches, if they can be added as they are; else None."""
     from arrowipc.metadata.schema_tables import dictionaries_of
 
     if (not isinstance(values, Column) or kind not in (None, values.field.type) or dictionaries_of((values.field,))
