@@ -224,7 +224,7 @@ def add_to_each(list batches not None, position, field, values):
     cdef RecordBatch batch = batches[0]
     cdef int64_t count = batch.d.plan.n_columns, start = 0
     cdef list fields = list(batch.schema.fields), columns, out = []
-    cdef Array array
+    cdef Array array, part
     cdef Plan plan
     place = integer_of("column", position)
     if not -count <= place <= count:
@@ -247,8 +247,12 @@ def add_to_each(list batches not None, position, field, values):
     plan = plan_of(with_own_dictionaries(schema, [*batch.columns[:place], array, *batch.columns[place:]]))
     for i, batch in enumerate(batches):
         columns = columns_at(batch)
-        columns.insert(place, chunks[i] if chunks is not None else
-                       make_array(array.columns, array.index, array.offset + start, batch.d.length))
+        if chunks is None:
+            part = make_array(array.columns, array.index, array.offset + start, batch.d.length)
+        else:
+            part = chunks[i]
+        check_native(part.columns, "an added column")
+        columns.insert(place, part)
         out.append(batch_of_arrays(plan, columns, batch.d.length))
         start += batch.d.length
     return out

@@ -185,6 +185,7 @@ def into(write: Callable[[Any], Any]) -> Any:
         return write(writer)
 
 
+BYTE = ipc.record_batch({"y": [1]})
 #: All that needs values of a batch, or hands them over.
 NEEDS_NATIVE: dict[str, Callable[[Any], Any]] = {
     "to_pylist": lambda kept: kept["x"].to_pylist(),
@@ -203,6 +204,8 @@ NEEDS_NATIVE: dict[str, Callable[[Any], Any]] = {
     "a device array": lambda kept: kept.__arrow_c_device_array__(),
     "a C stream": lambda kept: kept.__arrow_c_stream__(),
     "a column as C array": lambda kept: kept["x"].__arrow_c_array__(),
+    "append_column": lambda kept: BYTE.append_column("x", kept["x"]),
+    "append_column of a table": lambda kept: ipc.Table.from_batches([BYTE, BYTE[:0]]).append_column("x", kept["x"]),
     "batch_from": batch_from,
     "array_from": lambda kept: array_from(kept["x"]),
     "stream_from": stream_from,
