@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 
-from arrowipc.arguments import Initialized, by_name, check_choice, described, items_of
+from arrowipc.arguments import Hints, MadeOnce, add_hints, by_name, check_choice, described, items_of
 from arrowipc.datatypes import FloatingPoint, Int, LargeList, List
 from arrowipc.errors import UsageError
 from arrowipc.multifile.dataset import Dataset, open_dataset
@@ -66,14 +66,10 @@ _INSTEAD = by_name(
 )
 
 
-class Samples(Initialized):
+class Samples(MadeOnce, Hints):
     """Base of data sets for loaders: makes samples and batches in one of the formats."""
 
     __slots__ = ("_extensions", "_format", "_transform")
-
-    @classmethod
-    def _instead(cls) -> dict[str, str]:
-        return {**super()._instead(), **_INSTEAD}
 
     _extensions: Extensions
     _format: str
@@ -97,6 +93,9 @@ class Samples(Initialized):
         if transform is None:
             return batch
         return list(map(transform, batch)) if self._format == "python" else transform(batch)
+
+
+add_hints(Samples, _INSTEAD)
 
 
 class RowDataset(Samples):

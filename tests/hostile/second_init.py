@@ -17,6 +17,7 @@ from helpers.arrow_columns import everything
 from helpers.calls import INTERNAL, OBJECTS, fitting, is_needed, parameters
 
 import arrowipc as ipc
+from arrowipc.multifile.rows import Samples
 from arrowipc.reader import BatchReader
 
 #: What hands over the objects: they hold each other, and `batch` is what must stay as it is.
@@ -146,8 +147,8 @@ def use_blank(kind: type, known: World) -> None:
     for given in ((), *((each,) for each in OTHERS)):
         with contextlib.suppress(Exception):
             blanks.append(kind.__new__(kind, *given))
-    # The slots of a reader are empty then, as Python says.
-    refusals = (*REFUSALS, AttributeError) if issubclass(kind, BatchReader) else REFUSALS
+    # Their slots are empty then, as Python says.
+    refusals = (*REFUSALS, AttributeError) if issubclass(kind, (BatchReader, Samples)) else REFUSALS
     for blank in blanks[:2]:
         for action in (list, hash, bool, copy.copy, copy.deepcopy, pickle.dumps, memoryview, bytes):
             tried(lambda action=action, blank=blank: action(blank))
