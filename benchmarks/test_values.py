@@ -57,17 +57,19 @@ def column(kind: str, rows: int) -> pa.Array:
     return pa.array(found.to_numpy(zero_copy_only=False), found.type, mask=random.random(rows) < 0.1)
 
 
-@question("Python values to columns, the type {given}", "pyarrow, arrowipc", unit="value", per=COUNT)
+@question("Python values to columns, the type {given}", "pyarrow, arrowipc, its type given", unit="value", per=COUNT)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("given", ["given", "not given"])
 def test_from_values(given: str, kind: str) -> Runs:
     values = column(kind, COUNT).to_pylist()
     theirs = pa.array(values).type if given == "given" else None
-    ours = arrowipc.Array.from_arrow(pa.array(values)).type if given == "given" else None
-    return {
+    kind = arrowipc.Array.from_arrow(pa.array(values)).type
+    ours = kind if given == "given" else None
+    found = {
         "pyarrow": lambda: len(pa.array(values, theirs)),
         "arrowipc": lambda: len(arrowipc.Array.from_pylist(values, ours)),
     }
+    return found | ({} if ours else {"its type given": lambda: len(arrowipc.Array.from_pylist(values, kind))})
 
 
 @question("columns to Python values", "pyarrow, arrowipc, ndarray.tolist", unit="value", per=COUNT)
@@ -164,7 +166,7 @@ WHOLE = {
 }
 
 
-@question("{what}: a column", "pyarrow, arrowipc", unit="value")
+@question("{what}: a column", "pyarrow, arrowipc, NumPy, bytes compared", unit="value")
 @pytest.mark.parametrize(("what", "kind"), [(what, kind) for what, kinds in WHOLE.items() for kind in kinds])
 def test_whole_columns(what: str, kind: str) -> Runs:
     if kind in data.SHAPES:
@@ -187,7 +189,14 @@ def test_whole_columns(what: str, kind: str) -> Runs:
             lambda: arrowipc.concat_batches(our_pieces).num_rows,
         ),
     }
-    return dict(zip(("pyarrow", "arrowipc"), runs[what], strict=True)), theirs.num_rows * theirs.num_columns
+    found: Runs = dict(zip(("pyarrow", "arrowipc"), runs[what], strict=True))
+    if what == "equals":
+        mine, others = ([bytes(part) for each in one for part in each.buffers() if part] for one in (theirs, other))
+        found["bytes compared"] = lambda: mine == others
+    if what == "a mask keeps 90 %" and kind == "int64":
+        arrays, wanted = [each.to_numpy() for each in theirs.columns], mask.to_numpy(False)
+        found["NumPy"] = lambda: min([len(each[wanted]) for each in arrays])
+    return found, theirs.num_rows * theirs.num_columns
 
 
 #: Elements of what a column, or a table, of many chunks is asked for.
