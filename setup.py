@@ -43,6 +43,7 @@ PACKAGES = {
     "arrowipc.cdata": "-O2",
     "arrowipc.dissociated": "-Os",
     "arrowipc.encode": "-O2",
+    "arrowipc.maps": "-Os",
     "arrowipc.values": "-O2",
 }
 
