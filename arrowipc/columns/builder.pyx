@@ -16,10 +16,9 @@ from libc.string cimport memcpy, memset
 
 from arrowipc._core cimport Columns, Memory, Plan, raise_fault
 from arrowipc.inline.bits cimport SLACK, append_bits, append_ones, largest, load_int, shift_offsets, store_int
-from arrowipc.inline.element cimport find_run, run_end, validity
+from arrowipc.inline.element cimport copy_view, find_run, run_end, validity
 from arrowipc.inline.fault cimport (
-    FAULT_FULL, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET,
-    FAULT_VIEW, Fault, fail,
+    FAULT_FULL, FAULT_LIST_VIEW, FAULT_MEMORY, FAULT_RUN_END, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault, fail,
 )
 from arrowipc.inline.layouts cimport LAYOUTS, alignment_of, is_list_view
 from arrowipc.inline.loads cimport add_overflows, bitmap_bytes, count_bits, get_bit, inside, load_i32
@@ -382,23 +381,16 @@ cdef int check_views(uint8_t* out, const ColumnsData* d, int32_t f, const Span* 
     cdef const uint8_t* bits = validity(d, f) if d.nodes[f].null_count != 0 else NULL
     cdef const uint8_t* views = d.extents[field.first_buffer + 1].data
     cdef const Extent* buffers = d.extents + d.views[field.view].first
-    cdef int32_t count = d.views[field.view].count, index
-    cdef int64_t i, length, offset
+    cdef int64_t i, size, count = d.views[field.view].count
     for i in range(span.start, span.start + span.count):
-        memcpy(out, views + 16 * i, 16)
         if bits != NULL and not get_bit(bits, i):
             memset(out, 0, 16)
-        length = load_i32(out)
-        if not 0 <= length <= 12:
-            if length < 0:
-                return fail(fault, FAULT_VIEW, f, 1, i, length, 0, b"length")
-            index = load_i32(out + 8)
-            if not 0 <= index < count:
-                return fail(fault, FAULT_VIEW, f, 1, i, index, count, b"buffer index")
-            offset = load_i32(out + 12)
-            if not inside(offset, length, buffers[index].size):
-                return fail(fault, FAULT_VIEW, f, 1, i, offset, buffers[index].size, b"offset")
-            used[index * stride] += length
+        else:
+            size = copy_view(out, views + 16 * i, buffers, count, f, i, fault)
+            if size < 0:
+                return -1
+            if size:
+                used[load_i32(out + 8) * stride] += size
         out += 16
     return 0
 

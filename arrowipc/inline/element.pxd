@@ -3,6 +3,7 @@
 # Positions (`at`) are physical: they include node.offset and the offsets of parents. They lie inside the node, which
 # `check_sizes` has measured. So the words read here exist, and only their values are untrusted.
 from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 from arrowipc.inline.bits cimport load_int
 from arrowipc.inline.fault cimport (
@@ -51,6 +52,28 @@ cdef inline int64_t float_key(uint64_t bits, int32_t width) noexcept nogil:
     cdef uint64_t infinite = (sign - 1) & ~((<uint64_t> 1 << (52 if width == 8 else 23 if width == 4 else 10)) - 1)
     cdef int64_t below = -<int64_t> (bits >> (8 * width - 1))
     return INT64_MAX if size > infinite else (<int64_t> size ^ below) - below
+
+
+cdef inline int64_t copy_view(uint8_t* out, const uint8_t* view, const Extent* buffers, int64_t count, int32_t f,
+                              int64_t at, Fault* fault) noexcept nogil:
+    """Copy a view and check the copy: others may write to the memory that is read. `count` data buffers are there.
+
+    Return how many bytes it points at in a data buffer; 0: it is inline, -1: it points elsewhere.
+    """
+    cdef int64_t length, index, offset
+    memcpy(out, view, 16)
+    length = load_i32(out)
+    if 0 <= length <= 12:
+        return 0
+    if length < 0:
+        return fail(fault, FAULT_VIEW, f, 1, at, length, 0, b"length")
+    index = load_i32(out + 8)
+    if not 0 <= index < count:
+        return fail(fault, FAULT_VIEW, f, 1, at, index, count, b"buffer index")
+    offset = load_i32(out + 12)
+    if not inside(offset, length, buffers[index].size):
+        return fail(fault, FAULT_VIEW, f, 1, at, offset, buffers[index].size, b"offset")
+    return length
 
 
 cdef inline int span(const ColumnsData* d, int32_t f, int64_t at, int64_t* start, int64_t* size,

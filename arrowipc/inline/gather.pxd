@@ -6,9 +6,9 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from arrowipc.inline.bits cimport append_bits, append_ones, largest, load_int, shift_offsets, store_int
-from arrowipc.inline.element cimport find_run, next_run, run_end
+from arrowipc.inline.element cimport copy_view, find_run, next_run, run_end
 from arrowipc.inline.fault cimport (
-    FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, FAULT_VIEW, Fault, fail,
+    FAULT_LIST_VIEW, FAULT_OFFSET, FAULT_TYPE_CODE, FAULT_UNION_OFFSET, Fault, fail,
 )
 from arrowipc.inline.loads cimport (
     add_overflows, get_bit, inside, load_i32, load_i64, loose_i16, loose_i32, loose_i64, loose_u64, prefetch,
@@ -447,8 +447,7 @@ cdef inline int gather_views(uint8_t* out, int64_t* used, const Piece* pieces, c
                              Fault* fault) noexcept nogil:
     """Copy views, which still point into their pieces (at `used` bytes), and write empty views for nulls."""
     cdef const Piece* piece
-    cdef int64_t at, length, offset, i
-    cdef int32_t index
+    cdef int64_t at, size, i
     used[0] = 0
     for i in range(chosen.count):
         piece = home_of(pieces, chosen.homes, i)
@@ -456,20 +455,10 @@ cdef inline int gather_views(uint8_t* out, int64_t* used, const Piece* pieces, c
         if chosen.numbers[i] < 0 or (piece.bits != NULL and not get_bit(piece.bits, at)):
             memset(out + 16 * i, 0, 16)
             continue
-        # Check only the copy: the memory of the piece may change meanwhile.
-        memcpy(out + 16 * i, piece.values + 16 * at, 16)
-        length = load_i32(out + 16 * i)
-        if 0 <= length <= 12:
-            continue
-        if length < 0:
-            return fail(fault, FAULT_VIEW, f, 1, at, length, 0, b"length")
-        index = load_i32(out + 16 * i + 8)
-        if not 0 <= index < piece.limit:
-            return fail(fault, FAULT_VIEW, f, 1, at, index, piece.limit, b"buffer index")
-        offset = load_i32(out + 16 * i + 12)
-        if not inside(offset, length, piece.buffers[index].size):
-            return fail(fault, FAULT_VIEW, f, 1, at, offset, piece.buffers[index].size, b"offset")
-        used[0] += length
+        size = copy_view(out + 16 * i, piece.values + 16 * at, piece.buffers, piece.limit, f, at, fault)
+        if size < 0:
+            return -1
+        used[0] += size
     return 0
 
 
