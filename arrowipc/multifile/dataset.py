@@ -13,7 +13,16 @@ from weakref import proxy
 
 import numpy as np
 
-from arrowipc.arguments import Initialized, check_choice, check_flag, check_integer, columns_of, described, instance_of
+from arrowipc.arguments import (
+    Hints,
+    add_hints,
+    check_choice,
+    check_flag,
+    check_integer,
+    columns_of,
+    described,
+    instance_of,
+)
 from arrowipc.columns.truncate import compact
 from arrowipc.errors import FormatError, UsageError
 from arrowipc.limits import Limits
@@ -62,7 +71,7 @@ class _Plan(NamedTuple):
     missing: dict[str, None]
 
 
-class Dataset(Initialized):
+class Dataset(Hints):
     """Many files and streams as one; made by `open_dataset`.
 
     Iterating gives the batches of all files in order. Rows are numbered, from 0, through all batches that `filter`
@@ -97,12 +106,6 @@ class Dataset(Initialized):
 
     schema: Schema
     fragments: tuple[Fragment, ...]
-
-    @classmethod
-    def _instead(cls) -> dict[str, str]:
-        more = {"paths": "files", "scan": "arrowipc.scan_polars(dataset)", "where": "filter(conditions)"}
-        more |= dict.fromkeys(("batch", "shuffle"), "RowStream(dataset, batch_size=..., shuffle=...)")
-        return {**super()._instead(), **instead_of_rows(), **more}
 
     def __init__(
         self,
@@ -449,6 +452,11 @@ class Dataset(Initialized):
 
     def __repr__(self) -> str:
         return f"<Dataset: files: {len(self.fragments):,}>\n{self.schema}"
+
+
+_INSTEAD = {"paths": "files", "scan": "arrowipc.scan_polars(dataset)", "where": "filter(conditions)"}
+_INSTEAD |= dict.fromkeys(("batch", "shuffle"), "RowStream(dataset, batch_size=..., shuffle=...)")
+add_hints(Dataset, {**instead_of_rows(), **_INSTEAD})
 
 
 class _Options(NamedTuple):

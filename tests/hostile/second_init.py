@@ -148,7 +148,7 @@ def use_blank(kind: type, known: World) -> None:
         with contextlib.suppress(Exception):
             blanks.append(kind.__new__(kind, *given))
     # Their slots are empty then, as Python says.
-    refusals = (*REFUSALS, AttributeError) if issubclass(kind, (BatchReader, Samples)) else REFUSALS
+    refusals = (*REFUSALS, AttributeError) if issubclass(kind, (BatchReader, ipc.Dataset, Samples)) else REFUSALS
     for blank in blanks[:2]:
         for action in (list, hash, bool, copy.copy, copy.deepcopy, pickle.dumps, memoryview, bytes):
             tried(lambda action=action, blank=blank: action(blank))
