@@ -290,11 +290,11 @@ class Schema(Described, Hints):
         return schema_text(self)
 
 
-#: Types -> their schemas, see `schema_of`.
+#: Types -> their schemas, see `schema_of_type`.
 _SCHEMAS: dict[DataType, Schema] = {}
 
 
-def schema_of(kind: DataType) -> Schema:
+def schema_of_type(kind: DataType) -> Schema:
     """Return the schema of one column without a name; `kind`: a type without children or a dictionary.
 
     It is kept with the plan that it has, which takes longer to make than an array.

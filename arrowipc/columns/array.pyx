@@ -595,9 +595,9 @@ def reinterpret(Array array, kind, buffers, int64_t count):
 def column_of(kind, int64_t length, buffers, null_count=-1):
     """An array of a type without children or a dictionary, over buffers of `length` elements."""
     from arrowipc.columns.record_batch import RecordBatch
-    from arrowipc.schemas import schema_of
+    from arrowipc.schemas import schema_of_type
 
-    return RecordBatch.from_buffers(schema_of(kind), length, [(length, null_count)], buffers).column(0)
+    return RecordBatch.from_buffers(schema_of_type(kind), length, [(length, null_count)], buffers).column(0)
 
 
 def is_mask(items):

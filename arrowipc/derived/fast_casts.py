@@ -9,7 +9,7 @@ from arrowipc.columns.array import Array, column_of
 from arrowipc.columns.record_batch import RecordBatch
 from arrowipc.derived.dictionary_encode import decoded as decoded
 from arrowipc.errors import FormatError
-from arrowipc.schemas import schema_of
+from arrowipc.schemas import schema_of_type
 from arrowipc.values.from_numpy import converted_numbers, in_blocks, zeroed
 from arrowipc.values.to_numpy import split, stored_dtype, valid_of
 
@@ -84,7 +84,7 @@ def words(array: Array, target: Any) -> Array | None:
         return None
     valid = valid_of(array)
     bits = None if valid is None else np.packbits(valid, bitorder="little")
-    schema, nodes = schema_of(target), [(len(array), -1)]
+    schema, nodes = schema_of_type(target), [(len(array), -1)]
     buffers = [bits, ends.astype(dtypes[1], copy=False), data]
     becomes_text = isinstance(target, at.TEXT) and not isinstance(array.type, at.TEXT)
     try:
